@@ -1,0 +1,3 @@
+"""Tidelog: a distributed, partitioned, replicated commit log that speaks Kafka's wire protocol."""
+
+__version__ = "0.1.0"
