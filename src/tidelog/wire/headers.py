@@ -1,0 +1,89 @@
+"""Request and response headers.
+
+A request header is key, version, correlation id and client id; flexible versions add tags, but the client id keeps its
+old two-byte length (KIP-482). A response header is the correlation id, with tags in flexible versions; except that
+replies to ApiVersions never have them, since a client reads that reply before it knows what the broker speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.codec import encode
+from tidelog.wire.errors import DecodeError
+from tidelog.wire.primitives import read_uvarint, skip_tags, too_short
+
+if TYPE_CHECKING:
+    from tidelog.wire.codec import Splice
+    from tidelog.wire.declare import Message
+
+_FIXED = struct.Struct(">hhih")
+_LENGTH = struct.Struct(">i")
+_LENGTH_AND_CORRELATION = struct.Struct(">ii")
+
+
+class RequestHeader(NamedTuple):
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: int
+    """Where the header's fixed part ends; `skip_header_tags` steps over what flexible versions add."""
+
+
+def read_request_header(frame: memoryview) -> RequestHeader:
+    """Reads what every version of the header has in common. `frame` is a request without its length."""
+    try:
+        api, version, correlation_id, length = _FIXED.unpack_from(frame)
+        if length < 0:
+            return RequestHeader(api, version, correlation_id, None, 10)
+        end = 10 + length
+        if end > len(frame):
+            raise too_short(length, len(frame) - 10)
+        return RequestHeader(api, version, correlation_id, str(frame[10:end], "utf-8"), end)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DecodeError(f"a request header is cut short or malformed: {error}") from error
+
+
+def skip_header_tags(frame: memoryview, position: int) -> int:
+    try:
+        count, position = read_uvarint(frame, position)
+        return skip_tags(frame, position, count, len(frame)) if count else position
+    except IndexError as error:
+        raise DecodeError("a request header ends before its tags") from error
+
+
+def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytearray:
+    """A whole request frame, its length included."""
+    client = b"" if client_id is None else client_id.encode()
+    out = bytearray(4)
+    out += _FIXED.pack(message.API, version, correlation_id, -1 if client_id is None else len(client))
+    out += client
+    if version in message.FLEXIBLE:
+        out.append(0)
+    encode(message, version, out, [])
+    _LENGTH.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def encode_response(message: Message, version: int, correlation_id: int) -> tuple[bytearray, list[Splice]]:
+    """A whole reply frame, its length included, and the records that belong into it."""
+    out = bytearray(8)
+    splices: list[Splice] = []
+    if version in message.FLEXIBLE and message.API != ApiKey.API_VERSIONS:
+        out.append(0)
+    encode(message, version, out, splices)
+    size = len(out) - 4
+    for _position, records in splices:
+        size += records.size
+    _LENGTH_AND_CORRELATION.pack_into(out, 0, size, correlation_id)
+    return out, splices
+
+
+def response_body(cls: type[Message], frame: memoryview, version: int) -> int:
+    """Where the body starts in a reply frame (without its length)."""
+    if version in cls.FLEXIBLE and ApiKey.API_VERSIONS != cls.API:
+        return skip_header_tags(frame, 4)
+    return 4

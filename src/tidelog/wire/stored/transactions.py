@@ -1,0 +1,25 @@
+"""Records of the transaction coordinator on `__transaction_state`."""
+
+from tidelog.wire.declare import Int8, Int16, Int32, Int64, Message, String, Struct, at, message, struct
+
+
+@message(versions="0", flexible="none")
+class TransactionLogKey(Message):
+    transactional_id: String = at("0")
+
+
+@struct
+class PartitionsSchema(Struct):
+    topic: String = at("0+")
+    partition_ids: list[Int32] = at("0+")
+
+
+@message(versions="0-1", flexible="1+")
+class TransactionLogValue(Message):
+    producer_id: Int64 = at("0+")
+    producer_epoch: Int16 = at("0+")
+    transaction_timeout_ms: Int32 = at("0+")
+    transaction_status: Int8 = at("0+")
+    transaction_partitions: list[PartitionsSchema] | None = at("0+", nullable="0+")
+    transaction_last_update_timestamp_ms: Int64 = at("0+")
+    transaction_start_timestamp_ms: Int64 = at("0+")
