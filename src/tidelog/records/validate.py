@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.records.build import seal_batch
+from tidelog.records.compression import Codec, UnknownCodec, codec_of
+from tidelog.records.frames import check_frames
 from tidelog.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -24,12 +27,17 @@ from tidelog.records.header import (
     crc_of,
     peek,
 )
+from tidelog.records.record import INFLATED_BYTES_MAX, inflate
 from tidelog.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
 
+RECORD_ERRORS_MAX: Final = 100
+"""How many records one error names: a reply must not grow with what the sender did wrong."""
+
 _ZSTD: Final = 4
+_STORES_UNCOMPRESSED_AS_IS: Final = ("producer", "uncompressed")
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
@@ -71,10 +79,7 @@ def check_produced(batch: memoryview, config: TopicConfig, now_ms: int, *, zstd_
     if batch_length != size - LOG_OVERHEAD:
         raise _wrong_length(header, size)
     if size > config.max_message_bytes:
-        raise BrokerError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch is {size} bytes, this topic takes up to {config.max_message_bytes} (max.message.bytes)",
-        )
+        raise _too_large(size, config)
     if crc != crc_of(batch, 0, size):
         raise CorruptBatch("the batch's CRC-32C does not match its bytes: it was damaged on its way, send it again")
     codec = attributes & CODEC_MASK
@@ -95,6 +100,61 @@ def check_produced(batch: memoryview, config: TopicConfig, now_ms: int, *, zstd_
     ):
         _check_timestamps(header, config, now_ms)
     return header
+
+
+def needs_deep_check(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether the header alone cannot say if the log may take the batch as it is."""
+    return (
+        header.attributes & CODEC_MASK != 0
+        or config.compacted
+        or config.compression_type not in _STORES_UNCOMPRESSED_AS_IS
+    )
+
+
+def deep_check(
+    batch: memoryview, header: BatchHeader, config: TopicConfig, max_bytes: int = INFLATED_BYTES_MAX
+) -> memoryview:
+    """What the log should store for a batch that passed `check_produced`: itself, or itself recompressed.
+
+    In the latter case it has another size and checksum: `peek` it again.
+    """
+    body = inflate(batch, header, max_bytes)
+    keyless = check_frames(body, header.record_count)
+    if keyless and config.compacted:
+        raise InvalidRecord(
+            f"{len(keyless)} of {header.record_count} records have no key, which a compacted topic needs",
+            tuple((index, "a compacted topic needs a key") for index in keyless[:RECORD_ERRORS_MAX]),
+        )
+    target, level = _target_compression(header, config)
+    if target == header.codec:
+        return batch
+    recompressed = seal_batch(header, body, target, level)
+    if len(recompressed) > config.max_message_bytes:
+        raise _too_large(len(recompressed), config)
+    return memoryview(recompressed)
+
+
+def _target_compression(header: BatchHeader, config: TopicConfig) -> tuple[Codec, int | None]:
+    match config.compression_type:
+        case "producer":
+            return codec_of(header.codec), None
+        case "uncompressed":
+            return Codec.NONE, None
+        case "gzip":
+            return Codec.GZIP, config.compression_gzip_level
+        case "lz4":
+            return Codec.LZ4, config.compression_lz4_level
+        case "zstd":
+            return Codec.ZSTD, config.compression_zstd_level
+        case _:
+            return Codec.SNAPPY, None
+
+
+def _too_large(size: int, config: TopicConfig) -> BrokerError:
+    return BrokerError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch is {size} bytes, this topic takes up to {config.max_message_bytes} (max.message.bytes)",
+    )
 
 
 def _not_a_v2_batch(batch: memoryview) -> BrokerError:
@@ -122,9 +182,8 @@ def _wrong_length(header: BatchHeader, size: int) -> BrokerError:
 def _unsupported_codec(codec: int) -> BrokerError:
     if codec == _ZSTD:
         message = "zstd needs Produce version 7 or later: use a newer client or another compression"
-    else:
-        message = f"compression codec {codec} is not known: use gzip (1), snappy (2), lz4 (3) or zstd (4)"
-    return BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+        return BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+    return UnknownCodec(codec)
 
 
 def _inconsistent_range(header: BatchHeader) -> BrokerError:

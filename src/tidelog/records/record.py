@@ -1,0 +1,170 @@
+"""Taking batches apart: the batches in a buffer, the records in a batch.
+
+The broker's hot path never comes here. Damaged or hostile bytes give CorruptRecords, CorruptBatch or BadCompression and
+nothing else: every length is checked against what is left before anything is made of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.records.compression import codec_of, decompress
+from tidelog.records.header import (
+    HEADER_SIZE,
+    MAGIC_V2,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    peek,
+)
+from tidelog.records.varint import INT32_BYTES_MAX, INT64_BYTES_MAX, BadVarint, read_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INFLATED_BYTES_MAX: Final = 100 << 20
+"""How far one batch may inflate unless the caller says otherwise: as far as a request could be long without
+compression (socket.request.max.bytes)."""
+
+RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
+
+class CorruptRecords(BrokerError):  # noqa: N818 - named for the fact it reports
+    """The record part of a batch does not hold what its header promises."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders = ()
+    """Keys are UTF-8; other bytes survive a round trip as surrogate escapes."""
+
+
+class Batch(NamedTuple):
+    header: BatchHeader
+    data: memoryview
+    """The whole batch, its header included."""
+
+
+def iter_batches(buffer: Buffer) -> Iterator[Batch]:
+    """The whole batches in `buffer`, in order. A cut-off last one is left out: a fetch may end inside a batch."""
+    view = memoryview(buffer)
+    end = len(view)
+    position = 0
+    while end - position >= HEADER_SIZE:
+        header = peek(view, position)
+        if header.magic != MAGIC_V2:
+            raise CorruptBatch(f"record batch format v{header.magic} at byte {position} is not known here")
+        size = header.size
+        if size < HEADER_SIZE:
+            raise CorruptBatch(f"the batch at byte {position} claims to be {size} bytes long, less than its header")
+        if size > end - position:
+            return
+        yield Batch(header, view[position : position + size])
+        position += size
+
+
+def iter_records(batch: Buffer, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
+    """The records of one whole batch; those of a control batch too. The checksum is not looked at here."""
+    header = peek(batch)
+    body = inflate(batch, header, max_bytes)
+    position = 0
+    for _ in range(header.record_count):
+        record, position = read_record(body, position, header)
+        yield record
+    if position != len(body):
+        raise CorruptRecords(f"{len(body) - position} bytes follow the batch's {header.record_count} records")
+
+
+def inflate(batch: Buffer, header: BatchHeader, max_bytes: int = INFLATED_BYTES_MAX) -> bytes:
+    """The record part of one whole batch, inflated."""
+    if header.magic != MAGIC_V2:
+        raise CorruptBatch(f"record batch format v{header.magic} is not known here")
+    if header.size != len(batch):
+        raise CorruptBatch(f"the batch claims to be {header.size} bytes long, {len(batch)} are there")
+    if header.record_count < 0:
+        raise CorruptRecords(f"the batch claims to hold {header.record_count} records")
+    return decompress(codec_of(header.codec), memoryview(batch)[HEADER_SIZE:], max_bytes)
+
+
+def read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
+    """The record at `position` of a batch's inflated part, and where the next one starts."""
+    try:
+        return _read_record(body, position, header)
+    except IndexError:
+        raise CorruptRecords(f"the records end inside the one at byte {position}") from None
+    except BadVarint as error:
+        raise CorruptRecords(f"the record at byte {position} is damaged: {error}") from None
+
+
+def _read_record(body: bytes, start: int, header: BatchHeader) -> tuple[Record, int]:
+    # The one-byte varint is spelled out for each field: a call per number would double the cost of a record.
+    # Slices may come out short on damaged data; the position then misses the record's end and is refused there.
+    position = start + 1
+    byte = body[start]
+    if byte < 0x80:
+        length = (byte >> 1) ^ -(byte & 1)
+    else:
+        length, position = read_varint(body, start, INT32_BYTES_MAX)
+    record_end = position + length
+    if length < 0 or record_end > len(body):
+        raise CorruptRecords(f"the record at byte {start} claims {length} bytes, {len(body) - position} are left")
+    position += 1  # the record's attributes, of which none is in use
+    byte = body[position]
+    position += 1
+    if byte < 0x80:
+        timestamp_delta = (byte >> 1) ^ -(byte & 1)
+    else:
+        timestamp_delta, position = read_varint(body, position - 1, INT64_BYTES_MAX)
+    byte = body[position]
+    position += 1
+    if byte < 0x80:
+        offset_delta = (byte >> 1) ^ -(byte & 1)
+    else:
+        offset_delta, position = read_varint(body, position - 1, INT32_BYTES_MAX)
+    key, position = _read_bytes(body, position, start)
+    value, position = _read_bytes(body, position, start)
+    headers: RecordHeaders = ()
+    if body[position] == 0:
+        position += 1
+    else:
+        headers, position = _read_headers(body, position, start)
+    if position != record_end:
+        raise CorruptRecords(f"the record at byte {start} does not fill the {length} bytes it claims")
+    timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), position
+
+
+def _read_bytes(body: bytes, position: int, start: int) -> tuple[bytes | None, int]:
+    byte = body[position]
+    if byte < 0x80:
+        length = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        length, position = read_varint(body, position, INT32_BYTES_MAX)
+    if length >= 0:
+        end = position + length
+        return body[position:end], end
+    if length == -1:
+        return None, position
+    raise CorruptRecords(f"the record at byte {start} has a field of {length} bytes")
+
+
+def _read_headers(body: bytes, position: int, start: int) -> tuple[RecordHeaders, int]:
+    count, position = read_varint(body, position, INT32_BYTES_MAX)
+    if count < 0:
+        raise CorruptRecords(f"the record at byte {start} claims {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, position = _read_bytes(body, position, start)
+        if key is None:
+            raise CorruptRecords(f"the record at byte {start} has a header without a key")
+        value, position = _read_bytes(body, position, start)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
