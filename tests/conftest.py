@@ -1,0 +1,73 @@
+"""Brokers for every test that needs one: a shared one, and as many fresh ones as it likes."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from tidelog.testing import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+FAST_SETTINGS = {
+    # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class FreshBroker(Protocol):
+    def __call__(self, settings: Mapping[str, str] = ..., *, data_dir: Path | None = None) -> BrokerProcess:
+        """A started broker with empty directories, or with those given; it is stopped when the test is over."""
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all tests of a worker: leave it running, and use topics of your own (`topic`)."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), FAST_SETTINGS) as process:
+        yield process
+
+
+@pytest.fixture
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def fresh_broker(tmp_path: Path) -> Iterator[FreshBroker]:
+    started: list[BrokerProcess] = []
+
+    def start(settings: Mapping[str, str] = {}, *, data_dir: Path | None = None) -> BrokerProcess:
+        directory = data_dir or tmp_path / f"broker-{len(started)}"
+        process = BrokerProcess(directory, {**FAST_SETTINGS, **settings})
+        started.append(process)
+        return process.start()
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, BrokerProcess):
+                report.sections.append((f"broker log of {value.data_dir.name}", value.log_tail()))
+    return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=3, help="how often the broker is killed under load (default 3)")
