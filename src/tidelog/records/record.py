@@ -18,7 +18,7 @@ from tidelog.records.header import (
     CorruptBatch,
     peek,
 )
-from tidelog.records.varint import INT32_BYTES_MAX, INT64_BYTES_MAX, BadVarint, read_varint
+from tidelog.records.varint import INT32_BYTES_MAX, INT64_BYTES_MAX, BadVarint, from_raw, read_raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,9 @@ INFLATED_BYTES_MAX: Final = 100 << 20
 compression (socket.request.max.bytes)."""
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
+
+_new_tuple = tuple.__new__
 
 
 class CorruptRecords(BrokerError):  # noqa: N818 - named for the fact it reports
@@ -74,12 +77,19 @@ def iter_records(batch: Buffer, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator
     """The records of one whole batch; those of a control batch too. The checksum is not looked at here."""
     header = peek(batch)
     body = inflate(batch, header, max_bytes)
+    count = header.record_count
+    append_time = header.max_timestamp if header.log_append_time else None
     position = 0
-    for _ in range(header.record_count):
-        record, position = read_record(body, position, header)
-        yield record
+    try:
+        for _ in range(count):
+            record, position = _read_record(body, position, header, append_time)
+            yield record
+    except IndexError:
+        raise CorruptRecords(f"the records end inside the one at byte {position}") from None
+    except BadVarint as error:
+        raise CorruptRecords(f"the record at byte {position} is damaged: {error}") from None
     if position != len(body):
-        raise CorruptRecords(f"{len(body) - position} bytes follow the batch's {header.record_count} records")
+        raise CorruptRecords(f"{len(body) - position} bytes follow the batch's {count} records")
 
 
 def inflate(batch: Buffer, header: BatchHeader, max_bytes: int = INFLATED_BYTES_MAX) -> bytes:
@@ -93,41 +103,40 @@ def inflate(batch: Buffer, header: BatchHeader, max_bytes: int = INFLATED_BYTES_
     return decompress(codec_of(header.codec), memoryview(batch)[HEADER_SIZE:], max_bytes)
 
 
-def read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
-    """The record at `position` of a batch's inflated part, and where the next one starts."""
-    try:
-        return _read_record(body, position, header)
-    except IndexError:
-        raise CorruptRecords(f"the records end inside the one at byte {position}") from None
-    except BadVarint as error:
-        raise CorruptRecords(f"the record at byte {position} is damaged: {error}") from None
-
-
-def _read_record(body: bytes, start: int, header: BatchHeader) -> tuple[Record, int]:
-    # The one-byte varint is spelled out for each field: a call per number would double the cost of a record.
-    # Slices may come out short on damaged data; the position then misses the record's end and is refused there.
+def _read_record(body: bytes, start: int, header: BatchHeader, append_time: int | None) -> tuple[Record, int]:
+    """The record at `start` of a batch's inflated part, and where the next one starts."""
+    # Varints of one and two bytes are spelled out, here and in frames.py: calls would more than double the cost.
+    # Slices may come out short on damaged data: the position then misses the record's end and is refused there.
     position = start + 1
-    byte = body[start]
-    if byte < 0x80:
-        length = (byte >> 1) ^ -(byte & 1)
-    else:
-        length, position = read_varint(body, start, INT32_BYTES_MAX)
-    record_end = position + length
-    if length < 0 or record_end > len(body):
-        raise CorruptRecords(f"the record at byte {start} claims {length} bytes, {len(body) - position} are left")
+    raw = body[start]
+    if raw >= 0x80:
+        byte = body[position]
+        position += 1
+        if byte < 0x80:
+            raw = raw & 0x7F | byte << 7
+        else:
+            raw, position = read_raw(body, start, INT32_BYTES_MAX)
+    end = position + (raw >> 1)
+    if raw & 1 or end > len(body):
+        raise CorruptRecords(
+            f"the record at byte {start} claims {from_raw(raw)} bytes, {len(body) - position} are left"
+        )
     position += 1  # the record's attributes, of which none is in use
-    byte = body[position]
+    raw = body[position]
     position += 1
-    if byte < 0x80:
-        timestamp_delta = (byte >> 1) ^ -(byte & 1)
-    else:
-        timestamp_delta, position = read_varint(body, position - 1, INT64_BYTES_MAX)
-    byte = body[position]
+    if raw >= 0x80:
+        raw, position = read_raw(body, position - 1, INT64_BYTES_MAX)
+    timestamp = header.base_timestamp + ((raw >> 1) ^ -(raw & 1)) if append_time is None else append_time
+    raw = body[position]
     position += 1
-    if byte < 0x80:
-        offset_delta = (byte >> 1) ^ -(byte & 1)
-    else:
-        offset_delta, position = read_varint(body, position - 1, INT32_BYTES_MAX)
+    if raw >= 0x80:
+        byte = body[position]
+        position += 1
+        if byte < 0x80:
+            raw = raw & 0x7F | byte << 7
+        else:
+            raw, position = read_raw(body, position - 2, INT32_BYTES_MAX)
+    offset = header.base_offset + ((raw >> 1) ^ -(raw & 1))
     key, position = _read_bytes(body, position, start)
     value, position = _read_bytes(body, position, start)
     headers: RecordHeaders = ()
@@ -135,33 +144,35 @@ def _read_record(body: bytes, start: int, header: BatchHeader) -> tuple[Record, 
         position += 1
     else:
         headers, position = _read_headers(body, position, start)
-    if position != record_end:
-        raise CorruptRecords(f"the record at byte {start} does not fill the {length} bytes it claims")
-    timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), position
+    if position != end:
+        raise CorruptRecords(f"the record at byte {start} does not fill the bytes it claims")
+    return _new_tuple(Record, (offset, timestamp, key, value, headers)), position
 
 
 def _read_bytes(body: bytes, position: int, start: int) -> tuple[bytes | None, int]:
-    byte = body[position]
-    if byte < 0x80:
-        length = (byte >> 1) ^ -(byte & 1)
+    raw = body[position]
+    position += 1
+    if raw >= 0x80:
+        byte = body[position]
         position += 1
-    else:
-        length, position = read_varint(body, position, INT32_BYTES_MAX)
-    if length >= 0:
-        end = position + length
-        return body[position:end], end
-    if length == -1:
-        return None, position
-    raise CorruptRecords(f"the record at byte {start} has a field of {length} bytes")
+        if byte < 0x80:
+            raw = raw & 0x7F | byte << 7
+        else:
+            raw, position = read_raw(body, position - 2, INT32_BYTES_MAX)
+    if raw & 1:
+        if raw == 1:
+            return None, position
+        raise CorruptRecords(f"the record at byte {start} has a field of {from_raw(raw)} bytes")
+    end = position + (raw >> 1)
+    return body[position:end], end
 
 
 def _read_headers(body: bytes, position: int, start: int) -> tuple[RecordHeaders, int]:
-    count, position = read_varint(body, position, INT32_BYTES_MAX)
-    if count < 0:
-        raise CorruptRecords(f"the record at byte {start} claims {count} headers")
+    raw, position = read_raw(body, position, INT32_BYTES_MAX)
+    if raw & 1:
+        raise CorruptRecords(f"the record at byte {start} claims {from_raw(raw)} headers")
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
+    for _ in range(raw >> 1):
         key, position = _read_bytes(body, position, start)
         if key is None:
             raise CorruptRecords(f"the record at byte {start} has a header without a key")

@@ -1,7 +1,7 @@
 """Zig-zag varints as records use them: 32-bit ones of up to five bytes, 64-bit ones of up to ten.
 
-Readers of records handle the one-byte case in place, since nearly every number in a record is small, and come here for
-the rest.
+Nearly every number in a record takes one or two bytes. Readers of records handle those in place, in raw form (before
+the zig-zag is undone: odd means negative, 1 is -1), and come here for longer ones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class BadVarint(ValueError):  # noqa: N818 - never leaves this room: readers of 
     """More bytes than any number of that width takes."""
 
 
-def read_varint(data: bytes, position: int, bytes_max: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; IndexError where the data ends first."""
+def read_raw(data: bytes, position: int, bytes_max: int) -> tuple[int, int]:
+    """The raw number at `position` and the position after it; IndexError where the data ends first."""
     raw = 0
     shift = 0
     for _ in range(bytes_max):
@@ -25,15 +25,16 @@ def read_varint(data: bytes, position: int, bytes_max: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
+            return raw, position
         shift += 7
     raise BadVarint(f"a number takes more than {bytes_max} bytes")
 
 
+def from_raw(raw: int) -> int:
+    return (raw >> 1) ^ -(raw & 1)
+
+
 def write_varint(out: bytearray, value: int) -> None:
-    if -64 <= value < 64:
-        out.append((value << 1) ^ (value >> 63))
-        return
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         out.append((raw & 0x7F) | 0x80)
