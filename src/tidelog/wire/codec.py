@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tidelog.wire import primitives
 from tidelog.wire.declare import Message, Spliced
-from tidelog.wire.errors import DecodeError, EncodeError
+from tidelog.wire.errors import DecodeError, EncodeError, WireError
 from tidelog.wire.generate import decoder_source, encoder_source
 
 M = TypeVar("M", bound=Message)
@@ -29,7 +29,7 @@ def encode(message: Message, version: int, out: bytearray, splices: list[Splice]
     encoder = _encoders.get((type(message), version)) or _compile_encoder(type(message), version)
     try:
         encoder(message, out, splices)
-    except (struct.error, AttributeError, TypeError) as error:
+    except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
         raise EncodeError(f"{type(message).__name__} v{version} cannot be encoded: {error}") from error
 
 
@@ -59,22 +59,22 @@ def decode(cls: type[M], buffer: memoryview | bytes | bytearray, version: int, p
 
 
 def _compile_encoder(cls: type[Message], version: int) -> Encoder:
-    source, names = encoder_source(_checked(cls, version), version)
+    source, names = encoder_source(_checked(cls, version, EncodeError), version)
     encoder: Encoder = _compile(f"<wire {cls.__name__} v{version} encode>", source, names, "encode")
     _encoders[cls, version] = encoder
     return encoder
 
 
 def _compile_decoder(cls: type[Message], version: int) -> Decoder:
-    source, names = decoder_source(_checked(cls, version), version)
+    source, names = decoder_source(_checked(cls, version, DecodeError), version)
     decoder: Decoder = _compile(f"<wire {cls.__name__} v{version} decode>", source, names, "decode")
     _decoders[cls, version] = decoder
     return decoder
 
 
-def _checked(cls: type[Message], version: int) -> type[Message]:
+def _checked(cls: type[Message], version: int, error: type[WireError]) -> type[Message]:
     if version not in cls.VERSIONS:
-        raise EncodeError(f"{cls.__name__} has versions {cls.VERSIONS.first} to {cls.VERSIONS.last}, not {version}")
+        raise error(f"{cls.__name__} has versions {cls.VERSIONS.first} to {cls.VERSIONS.last}, not {version}")
     return cls
 
 
@@ -88,6 +88,7 @@ def _compile(title: str, source: str, names: dict[str, Any], function: str) -> A
         "too_short": primitives.too_short,
         "bad_count": primitives.bad_count,
         "null_refused": primitives.null_refused,
+        "wrong_tag_size": primitives.wrong_tag_size,
         "not_in_version": primitives.not_in_version,
     }
     for name, value in names.items():

@@ -145,12 +145,11 @@ class Field:
     type: WireType
     placement: Placement
     default: Any
-    """The value when the message does not carry the field; for arrays and structs a marker, see `fresh_default`."""
+    """The value when the message does not carry the field. A struct is shared by all who leave it out: replace it,
+    never change it. Lists are made anew, see `fresh_default`."""
 
     def fresh_default(self) -> Any:
-        if self.default is None or isinstance(self.type, Scalar):
-            return self.default
-        return [] if isinstance(self.type, Array) else self.type()
+        return [] if isinstance(self.type, Array) and self.default is not None else self.default
 
 
 def at(
@@ -255,11 +254,11 @@ def _initialiser(fields: tuple[Field, ...]) -> Any:
     parameters, body = ["self"], []
     for field in fields:
         name = field.name
-        if field.default is None or isinstance(field.type, Scalar):
+        if field.default is None or not isinstance(field.type, Array):
             scope[f"_{name}"] = field.default
             parameters.append(f"{name}=_{name}")
             body.append(f"    self.{name} = {name}")
-        else:  # a list or a struct: each instance gets its own
+        else:  # each instance gets a list of its own
             scope[f"_{name}"] = field.fresh_default
             parameters.append(f"{name}=_UNSET")
             body.append(f"    self.{name} = {name} if {name} is not _UNSET else _{name}()")
@@ -272,8 +271,18 @@ def _field(name: str, annotation: Any, placement: Placement) -> Field:
     assert optional == (placement.nullable.last >= 0), f"{name}: nullable versions and `| None` go together"
     default = placement.default
     if default is _NO_DEFAULT:
-        default = wire_type.zero if isinstance(wire_type, Scalar) else wire_type
+        default = _zero(wire_type)
     return Field(name, wire_type, placement, default)
+
+
+def _zero(wire_type: WireType) -> Any:
+    match wire_type:
+        case Scalar():
+            return wire_type.zero
+        case Array():
+            return ()
+        case struct_class:
+            return struct_class()
 
 
 def _wire_type(annotation: Any) -> tuple[WireType, bool]:

@@ -117,9 +117,7 @@ def _default_expression(declared: Field, source: Source) -> str:
         return "None"
     if isinstance(declared.type, Array):
         return "[]"
-    if isinstance(declared.type, Scalar):
-        return source.constant("default", declared.default)
-    return source.constant(declared.type.__name__, declared.type) + "()"
+    return source.constant("default", declared.default)
 
 
 def _decode_field(declared: Field, source: Source) -> str:
@@ -133,7 +131,7 @@ def _decode_field(declared: Field, source: Source) -> str:
         case Array(item):
             _decode_array(target, item, declared.name, source, nullable=nullable)
         case struct:
-            _decode_nested(target, struct, source, nullable=nullable)
+            _decode_nested(target, struct, source, nullable=nullable, tagged=source.tagged(declared))
     return target
 
 
@@ -204,7 +202,7 @@ def _decode_array(target: str, item: WireType, name: str, source: Source, *, nul
     source.depth -= 1
 
 
-def _decode_nested(target: str, struct: type[Struct], source: Source, *, nullable: bool) -> None:
+def _decode_nested(target: str, struct: type[Struct], source: Source, *, nullable: bool, tagged: bool) -> None:
     if not nullable:
         expression = _decode_struct(struct, source)
         _flush_unpack(source)
@@ -213,7 +211,8 @@ def _decode_nested(target: str, struct: type[Struct], source: Source, *, nullabl
     presence = source.fresh("present")
     source.pending.append((presence, "b"))
     _flush_unpack(source)
-    source.line(f"if {presence} < 0:")
+    # KIP-893 marks a null struct with -1; as a tagged field Kafka marks it with 0 instead.
+    source.line(f"if {presence} < {1 if tagged else 0}:")
     source.line(f"    {target} = None")
     source.line("else:")
     source.depth += 1
@@ -250,6 +249,9 @@ def _decode_tags(cls: type[Struct], values: dict[str, str], source: Source) -> N
         source.depth += 1
         decoded = _decode_field(declared, source)
         _flush_unpack(source)
+        # Were a field let past its size, overlapping tags would make a small frame cost a lot of work.
+        source.line(f"if pos != {stop}:")
+        source.line(f"    raise wrong_tag_size({declared.name!r}, {size})")
         source.line(f"{values[declared.name]} = {decoded}")
         source.depth -= 1
     source.line(f"pos = {stop}")
@@ -300,7 +302,10 @@ def _is_set(declared: Field, expression: str, source: Source) -> str:
         return f"{expression} is not None"
     if isinstance(declared.type, Array):
         return f"{expression} is None or len({expression})" if declared.placement.nullable.last >= 0 else expression
-    return f"{expression} != {source.constant('default', declared.fresh_default())}"
+    default = source.constant("default", declared.default)
+    if isinstance(declared.type, Scalar):
+        return f"{expression} != {default}"
+    return f"{expression} is not {default} and {expression} != {default}"
 
 
 def _encode_field(declared: Field, expression: str, source: Source, *, strict: bool) -> None:
@@ -313,7 +318,8 @@ def _encode_field(declared: Field, expression: str, source: Source, *, strict: b
         case Array():
             _encode_maybe_null(expression, declared.type, source, nullable=nullable, strict=strict)
         case struct:
-            _encode_nested(struct, expression, source, nullable=nullable, strict=strict)
+            null = 0 if source.tagged(declared) else 255
+            _encode_nested(struct, expression, source, null=null if nullable else None, strict=strict)
 
 
 def _encode_length(expression: str, source: Source, code: str) -> None:
@@ -405,15 +411,16 @@ def _encode_array(item: WireType, value: str, source: Source, *, strict: bool) -
     source.depth -= 1
 
 
-def _encode_nested(struct: type[Struct], expression: str, source: Source, *, nullable: bool, strict: bool) -> None:
+def _encode_nested(struct: type[Struct], expression: str, source: Source, *, null: int | None, strict: bool) -> None:
+    """`null` is the byte that stands for a null struct, or None where there may be none."""
     value = source.fresh("nested")
     _flush_pack(source)
     source.line(f"{value} = {expression}")
-    if not nullable:
+    if null is None:
         _encode_struct(struct, value, source, strict=strict)
         return
     source.line(f"if {value} is None:")
-    source.line("    out.append(255)")
+    source.line(f"    out.append({null})")
     source.line("else:")
     source.depth += 1
     source.line("out.append(1)")

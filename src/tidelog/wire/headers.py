@@ -3,6 +3,7 @@
 A request header is key, version, correlation id and client id; flexible versions add tags, but the client id keeps its
 old two-byte length (KIP-482). A response header is the correlation id, with tags in flexible versions; except that
 replies to ApiVersions never have them, since a client reads that reply before it knows what the broker speaks.
+The very first form of a request header had no client id; ControlledShutdown v0 kept it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.codec import encode
-from tidelog.wire.errors import DecodeError
+from tidelog.wire.errors import DecodeError, EncodeError
 from tidelog.wire.primitives import read_uvarint, skip_tags, too_short
 
 if TYPE_CHECKING:
     from tidelog.wire.codec import Splice
     from tidelog.wire.declare import Message
 
+_BARE = struct.Struct(">hhi")
 _FIXED = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
@@ -37,6 +39,8 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     """Reads what every version of the header has in common. `frame` is a request without its length."""
     try:
         api, version, correlation_id, length = _FIXED.unpack_from(frame)
+        if api == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+            return RequestHeader(api, version, correlation_id, None, _BARE.size)
         if length < 0:
             return RequestHeader(api, version, correlation_id, None, 10)
         end = 10 + length
@@ -57,13 +61,19 @@ def skip_header_tags(frame: memoryview, position: int) -> int:
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytearray:
     """A whole request frame, its length included."""
-    client = b"" if client_id is None else client_id.encode()
     out = bytearray(4)
-    out += _FIXED.pack(message.API, version, correlation_id, -1 if client_id is None else len(client))
-    out += client
+    if message.API == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+        out += _BARE.pack(message.API, version, correlation_id)
+    else:
+        client = b"" if client_id is None else client_id.encode()
+        out += _FIXED.pack(message.API, version, correlation_id, -1 if client_id is None else len(client))
+        out += client
     if version in message.FLEXIBLE:
         out.append(0)
-    encode(message, version, out, [])
+    splices: list[Splice] = []
+    encode(message, version, out, splices)
+    if splices:
+        raise EncodeError("records in files go into replies, not into requests")
     _LENGTH.pack_into(out, 0, len(out) - 4)
     return out
 

@@ -55,6 +55,10 @@ def bad_count(count: int, left: int) -> DecodeError:
     return DecodeError(f"a list claims {count} items where {max(left, 0)} bytes are left")
 
 
+def wrong_tag_size(name: str, size: int) -> DecodeError:
+    return DecodeError(f"the tagged field {name} does not fill the {size} bytes it claims")
+
+
 def null_refused(name: str) -> DecodeError:
     return DecodeError(f"{name} must not be null in this version")
 

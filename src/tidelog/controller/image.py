@@ -1,0 +1,102 @@
+"""What a broker knows of the cluster: brokers, topics, who leads what. Plain data, read by everyone.
+
+Only `topics.py` changes it, on the event loop, after the znode store has taken the change. `version` rises with every
+change, so that what is derived from the image can be cached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidelog.types import TopicId
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    """By listener name: a client is told the address of the listener it came in by."""
+    rack: str | None = None
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int = 0
+
+
+@dataclass(slots=True)
+class TopicImage:
+    name: str
+    topic_id: TopicId
+    partitions: list[PartitionImage]
+    settings: dict[str, str] = field(default_factory=dict)
+    """What was set for this topic; everything else comes from the broker's settings."""
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(slots=True)
+class ClusterImage:
+    cluster_id: str
+    controller_id: int
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    names: dict[TopicId, str] = field(default_factory=dict)
+    """Topic names by id: requests of newer versions name topics by id alone."""
+    broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Dynamic settings by broker id in text form; the empty id holds the cluster-wide defaults."""
+    version: int = 0
+
+    def put_topic(self, topic: TopicImage) -> None:
+        self.topics[topic.name] = topic
+        self.names[topic.topic_id] = topic.name
+        self.version += 1
+
+    def drop_topic(self, name: str) -> TopicImage:
+        topic = self.topics.pop(name)
+        del self.names[topic.topic_id]
+        self.version += 1
+        return topic
+
+    def touch(self) -> None:
+        """Says that something inside has changed."""
+        self.version += 1
+
+    def topic(self, name: str) -> TopicImage:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage:
+        name = self.names.get(topic_id)  # type: ignore[call-overload] # a NewType key looked up by its base type
+        if name is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id: it was deleted, or re-created")
+        return self.topics[name]
+
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def racks(self) -> Sequence[tuple[int, str | None]]:
+        return [(broker.broker_id, broker.rack) for broker in self.brokers.values()]

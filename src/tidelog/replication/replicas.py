@@ -1,0 +1,75 @@
+"""All partitions that this broker holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.replication.partition import Partition
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.config.topic import TopicConfig
+    from tidelog.replication.group_commit import GroupCommit
+    from tidelog.storage.store import LogStore
+    from tidelog.types import TopicId
+
+
+class Replicas:
+    def __init__(self, store: LogStore, local_id: int, commit: GroupCommit, *, fsync_before_ack: str) -> None:
+        """`fsync_before_ack` is `true`, `false`, or `auto`: only where no other replica could make up for a crash."""
+        self._store = store
+        self._local_id = local_id
+        self._commit = commit
+        self._fsync_before_ack = fsync_before_ack
+        self._partitions: dict[TopicPartition, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, topic: str, partition: int) -> Partition:
+        found = self._partitions.get(TopicPartition(topic, partition))
+        if found is None:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {partition} of topic {topic!r}"
+            )
+        return found
+
+    def host(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        leader: int,
+        leader_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+    ) -> None:
+        """Opens or creates the partition's log and takes up the role given."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            log = self._store.logs.get(topic_partition) or self._store.create(topic_partition, topic_id, config)
+            durable = self._fsync_before_ack == "true" or (self._fsync_before_ack == "auto" and len(replicas) == 1)
+            partition = Partition(log, self._local_id, self._commit if durable else None)
+            self._partitions[topic_partition] = partition
+        partition.lead(leader, leader_epoch, replicas, isr)
+
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """Forgets the partition and deletes its log."""
+        partition = self._partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.gone()
+            self._store.delete(topic_partition)
+
+    def configure(self, topic: str, config: TopicConfig) -> None:
+        """Gives the partitions of a topic new settings, effective at once."""
+        for partition in self._partitions.values():
+            if partition.topic_partition.topic == topic:
+                partition.log.config = config
+
+    @property
+    def commit(self) -> GroupCommit:
+        return self._commit

@@ -1,0 +1,67 @@
+"""Requests that wait for a partition's high watermark: produce for its batches to be safe, fetch for news.
+
+No clock and no loop here: partitions call in, the owner is called back once. Whoever parks a request also arms its
+timeout and calls `give_up`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.errors import BrokerError
+    from tidelog.types import TopicPartition
+
+
+class Watched(Protocol):
+    """What a fetch wait needs of a partition."""
+
+    def unwatch(self, wait: FetchWait) -> None: ...
+
+
+class ProduceWait:
+    """Waits until the batches of one request have all been reached by their partitions' high watermarks."""
+
+    __slots__ = ("failures", "on_done", "outstanding")
+
+    def __init__(self, on_done: Callable[[], None]) -> None:
+        self.on_done = on_done
+        self.outstanding: set[TopicPartition] = set()
+        self.failures: dict[TopicPartition, BrokerError] = {}
+
+    def reached(self, partition: TopicPartition) -> None:
+        self.outstanding.discard(partition)
+        if not self.outstanding:
+            self.on_done()
+
+    def failed(self, partition: TopicPartition, error: BrokerError) -> None:
+        self.failures[partition] = error
+        self.reached(partition)
+
+
+class FetchWait:
+    """Waits until enough bytes have become visible over all the partitions of one fetch."""
+
+    __slots__ = ("bytes_wanted", "on_done", "partitions")
+
+    def __init__(self, bytes_wanted: int, on_done: Callable[[], None]) -> None:
+        self.bytes_wanted = bytes_wanted
+        self.on_done = on_done
+        self.partitions: list[Watched] = []
+
+    def more(self, bytes_visible: int) -> None:
+        self.bytes_wanted -= bytes_visible
+        if self.bytes_wanted <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Ends the wait whatever the bytes: enough have come, or a partition has news that cannot wait."""
+        self.give_up()
+        self.on_done()
+
+    def give_up(self) -> None:
+        for partition in self.partitions:
+            partition.unwatch(self)
+        self.partitions.clear()
