@@ -39,7 +39,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     """Reads what every version of the header has in common. `frame` is a request without its length."""
     try:
         api, version, correlation_id, length = _FIXED.unpack_from(frame)
-        if api == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+        if version == 0 and api == ApiKey.CONTROLLED_SHUTDOWN:
             return RequestHeader(api, version, correlation_id, None, _BARE.size)
         if length < 0:
             return RequestHeader(api, version, correlation_id, None, 10)
@@ -62,7 +62,7 @@ def skip_header_tags(frame: memoryview, position: int) -> int:
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytearray:
     """A whole request frame, its length included."""
     out = bytearray(4)
-    if message.API == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if version == 0 and message.API == ApiKey.CONTROLLED_SHUTDOWN:
         out += _BARE.pack(message.API, version, correlation_id)
     else:
         client = b"" if client_id is None else client_id.encode()
