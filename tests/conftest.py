@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidelog.testing import BrokerProcess
+from tidelog.testing import BrokerProcess, RawClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from tidelog.testing import StartBroker
 
 FAST_SETTINGS = {
     # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
@@ -19,11 +21,6 @@ FAST_SETTINGS = {
     "log.retention.check.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-class FreshBroker(Protocol):
-    def __call__(self, settings: Mapping[str, str] = ..., *, data_dir: Path | None = None) -> BrokerProcess:
-        """A started broker with empty directories, or with those given; it is stopped when the test is over."""
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +36,7 @@ def bootstrap(broker: BrokerProcess) -> str:
 
 
 @pytest.fixture
-def fresh_broker(tmp_path: Path) -> Iterator[FreshBroker]:
+def fresh_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
     def start(settings: Mapping[str, str] = {}, *, data_dir: Path | None = None) -> BrokerProcess:
@@ -51,6 +48,13 @@ def fresh_broker(tmp_path: Path) -> Iterator[FreshBroker]:
     yield start
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[RawClient]:
+    """A connection to the shared broker that sends exactly what it is told."""
+    with RawClient(broker.port) as client:
+        yield client
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from tidelog.clock import SystemClock
 
@@ -196,6 +196,11 @@ class BrokerProcess:
 
     def _failure(self, what: str) -> BrokerProcessError:
         return BrokerProcessError(f"{what}. Its log ends:\n{self.log_tail()}")
+
+
+class StartBroker(Protocol):
+    def __call__(self, settings: Mapping[str, str] = ..., *, data_dir: Path | None = None) -> BrokerProcess:
+        """A started broker with empty directories, or with those given."""
 
 
 class _ProcessLog:
