@@ -94,7 +94,7 @@ class ReceiveBuffer:
         own = self._own
         if own is None:
             self._memory = view = self._scratch.view
-            return view
+            return view[self._end :] if self._end else view
         rest = self._end - self._start
         if not rest:
             return own[: self._expected]
