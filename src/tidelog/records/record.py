@@ -30,6 +30,9 @@ compression (socket.request.max.bytes)."""
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
 _new_tuple = tuple.__new__
 
 
@@ -127,6 +130,8 @@ def _read_record(body: bytes, start: int, header: BatchHeader, append_time: int 
     if raw >= 0x80:
         raw, position = read_raw(body, position - 1, INT64_BYTES_MAX)
     timestamp = header.base_timestamp + ((raw >> 1) ^ -(raw & 1)) if append_time is None else append_time
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        timestamp = _wrap_int64(timestamp)
     raw = body[position]
     position += 1
     if raw >= 0x80:
@@ -147,6 +152,11 @@ def _read_record(body: bytes, start: int, header: BatchHeader, append_time: int 
     if position != end:
         raise CorruptRecords(f"the record at byte {start} does not fill the bytes it claims")
     return _new_tuple(Record, (offset, timestamp, key, value, headers)), position
+
+
+def _wrap_int64(number: int) -> int:
+    """What other readers make of a sum that overflows; refusing it would stop a consumer at this record for good."""
+    return (number - _INT64_MIN & 2**64 - 1) + _INT64_MIN
 
 
 def _read_bytes(body: bytes, position: int, start: int) -> tuple[bytes | None, int]:

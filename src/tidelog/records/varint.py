@@ -13,7 +13,7 @@ INT64_BYTES_MAX: Final = 10
 
 
 class BadVarint(ValueError):  # noqa: N818 - never leaves this room: readers of records say what it was part of
-    """More bytes than any number of that width takes."""
+    """A number larger than its width."""
 
 
 def read_raw(data: bytes, position: int, bytes_max: int) -> tuple[int, int]:
@@ -25,9 +25,11 @@ def read_raw(data: bytes, position: int, bytes_max: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if raw >> (bytes_max // 5 * 32):
+                break
             return raw, position
         shift += 7
-    raise BadVarint(f"a number takes more than {bytes_max} bytes")
+    raise BadVarint(f"a number does not fit into {bytes_max // 5 * 32} bits")
 
 
 def from_raw(raw: int) -> int:
