@@ -1,0 +1,57 @@
+# Every routine is one short command. `make demo` and `make test` set up all they need.
+
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+WORKERS ?= 2
+KILLS ?= 50
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup demo test test-peers test-kill check format bench fuzz lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: .venv/ready ## Make the virtual environment
+
+.venv/ready: pyproject.toml requirements/dev.lock scripts/setup
+	scripts/setup python
+	@touch $@
+
+demo: .venv/ready ## Start a broker, send a stream of events through it, print what came of it
+	.venv/bin/tidelog demo
+
+test: .venv/ready ## Run the tests that need PyPI and Debian packages only
+	scripts/setup kcat
+	$(PYTEST) -n $(WORKERS) --dist loadgroup
+
+test-peers: .venv/ready ## Run the tests with clients in other languages (Maven Central, Go proxy, npm)
+	scripts/setup peers
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m peers
+
+test-kill: .venv/ready ## Kill the broker under load KILLS times and look for lost, repeated or reordered records
+	$(PYTEST) tests/broker/test_kill_nine.py --kills $(KILLS) -s --timeout 3600
+
+check: .venv/ready ## Lint, check formatting, types and the walls between the rooms
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: .venv/ready ## Format the code
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+bench: .venv/ready ## Measure speed and memory against references on this machine
+	$(PYTHON) -m bench
+
+fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
+	scripts/setup fuzz
+	for target in fuzz/fuzz_*.py; do $(PYTHON) $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+lock: ## Pin the newest allowed versions of all dependencies
+	scripts/lock
+
+clean: ## Remove everything that was built or installed here
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
