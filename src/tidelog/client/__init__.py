@@ -1,0 +1,87 @@
+"""The asyncio clients: Producer, Consumer and Admin.
+
+Names are loaded when they are first used, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+    from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.descriptions import ConfigResource, NewTopic
+    from tidelog.client.errors import (
+        BrokersUnreachable,
+        ClientError,
+        Closed,
+        ConnectionLost,
+        NotSupported,
+        OffsetOutOfRange,
+        RecordTooLarge,
+        TimedOut,
+    )
+    from tidelog.client.fetching import ConsumerRecord
+    from tidelog.client.offsets import OffsetSpec
+    from tidelog.client.producer import Producer
+    from tidelog.client.sender import RecordMetadata
+    from tidelog.errors import BrokerError, ErrorCode
+    from tidelog.types import TopicPartition
+
+_HOMES = {
+    "Admin": "tidelog.client.admin",
+    "BrokerError": "tidelog.errors",
+    "BrokersUnreachable": "tidelog.client.errors",
+    "ClientConfig": "tidelog.client.config",
+    "ClientError": "tidelog.client.errors",
+    "Closed": "tidelog.client.errors",
+    "ConfigResource": "tidelog.client.descriptions",
+    "ConnectionLost": "tidelog.client.errors",
+    "Consumer": "tidelog.client.consumer",
+    "ConsumerConfig": "tidelog.client.config",
+    "ConsumerRecord": "tidelog.client.fetching",
+    "ErrorCode": "tidelog.errors",
+    "NewTopic": "tidelog.client.descriptions",
+    "NotSupported": "tidelog.client.errors",
+    "OffsetOutOfRange": "tidelog.client.errors",
+    "OffsetSpec": "tidelog.client.offsets",
+    "Producer": "tidelog.client.producer",
+    "ProducerConfig": "tidelog.client.config",
+    "RecordMetadata": "tidelog.client.sender",
+    "RecordTooLarge": "tidelog.client.errors",
+    "TimedOut": "tidelog.client.errors",
+    "TopicPartition": "tidelog.types",
+}
+
+__all__ = [
+    "Admin",
+    "BrokerError",
+    "BrokersUnreachable",
+    "ClientConfig",
+    "ClientError",
+    "Closed",
+    "ConfigResource",
+    "ConnectionLost",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerRecord",
+    "ErrorCode",
+    "NewTopic",
+    "NotSupported",
+    "OffsetOutOfRange",
+    "OffsetSpec",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+    "RecordTooLarge",
+    "TimedOut",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,98 @@
+"""What can go wrong on the client's side of the wire.
+
+BrokerError              the broker answered, and refused; `code` is Kafka's error code (from tidelog.errors)
+ClientError
+├── BrokersUnreachable   no broker of the list could be reached
+├── ConnectionLost       the connection broke before the answer came: the request may or may not have been carried out
+├── TimedOut             no success before the deadline; the message names the last thing that stood in the way
+├── NotSupported         the broker is too old or too new for what was asked
+├── BadReply             the broker's answer is not what the protocol promises
+├── RecordTooLarge       a record that no batch of the producer may hold
+├── OffsetOutOfRange     the partition no longer holds, or never held, the offset asked for
+└── Closed               the producer, consumer or admin is closed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidelog.types import TopicPartition
+
+
+class ClientError(Exception):
+    pass
+
+
+class BrokersUnreachable(ClientError):  # noqa: N818 - named for the fact it reports
+    """`failures` holds (address, reason) for every address that was tried."""
+
+    def __init__(self, failures: Sequence[tuple[str, str]]) -> None:
+        self.failures = tuple(failures)
+        tried = "; ".join(f"{address}: {reason}" for address, reason in failures)
+        super().__init__(f"no broker could be reached ({tried})")
+
+
+class ConnectionLost(ClientError):  # noqa: N818
+    pass
+
+
+class TimedOut(ClientError):  # noqa: N818
+    pass
+
+
+class NotSupported(ClientError):  # noqa: N818
+    pass
+
+
+class BadReply(ClientError):  # noqa: N818
+    pass
+
+
+class RecordTooLarge(ClientError):  # noqa: N818
+    pass
+
+
+class OffsetOutOfRange(ClientError):  # noqa: N818
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"offset {offset} is not in {partition}: it was deleted, or was never written; "
+            "seek to another offset, or set auto_offset_reset to earliest or latest"
+        )
+
+
+class Closed(ClientError):  # noqa: N818
+    pass
+
+
+def error_code(number: int) -> ErrorCode:
+    """Codes newer than this client count as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def refusal(number: int, message: str | None = None, about: str = "") -> BrokerError:
+    """The exception for an error code in a reply; `about` names the topic or partition it is about."""
+    code = error_code(number)
+    text = message or (code.name if code == number else f"error code {number}")
+    return BrokerError(code, f"{about}: {text}" if about else text)
+
+
+def check(number: int, message: str | None = None, about: str = "") -> None:
+    if number:
+        raise refusal(number, message, about)
+
+
+def worth_retrying(error: BaseException) -> bool:
+    """Whether the same request may succeed when it is repeated."""
+    if isinstance(error, BrokerError):
+        return error.code.retriable
+    return isinstance(error, ConnectionLost | BrokersUnreachable)

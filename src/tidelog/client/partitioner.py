@@ -1,0 +1,58 @@
+"""Which partition a record goes to when its sender does not say: by key as every Kafka client does, else sticky."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MASK = 0xFFFF_FFFF
+_SEED = 0x9747_B28C
+_M = 0x5BD1_E995
+_R = 24
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bit, with the seed that Kafka's clients share; unsigned."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k = (k ^ (k >> _R)) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if whole != length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The sign bit is masked, not negated: that is what Java's clients do, and all must agree."""
+    return (murmur2(key) & 0x7FFF_FFFF) % partition_count
+
+
+class StickyPartitioner:
+    """Keyless records of a topic stay on one partition until its batch is full, so that batches fill up (KIP-480)."""
+
+    __slots__ = ("_current", "_random")
+
+    def __init__(self, dice: random.Random | None = None) -> None:
+        self._current: dict[str, int] = {}
+        self._random = dice or random.Random()  # noqa: S311 - spreads load, guards nothing
+
+    def choose(self, topic: str, available: Sequence[int]) -> int:
+        """One of `available`, the partitions that have a leader; the same as last time while that is possible."""
+        current = self._current.get(topic)
+        if current is None or current not in available:
+            current = self._current[topic] = self._random.choice(available)
+        return current
+
+    def move_on(self, topic: str, available: Sequence[int]) -> None:
+        """The current partition's batch is full: the next record starts another one elsewhere."""
+        current = self._current.get(topic)
+        others = [partition for partition in available if partition != current]
+        if others:
+            self._current[topic] = self._random.choice(others)
