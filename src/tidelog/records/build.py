@@ -23,7 +23,7 @@ from tidelog.records.header import (
     Buffer,
     write_crc,
 )
-from tidelog.records.varint import write_varint
+from tidelog.records.varint import INT32_BYTES_MAX, INT64_BYTES_MAX, write_varint
 from tidelog.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, LeaderEpoch, Offset, ProducerId
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 NO_PRODUCER_EPOCH = -1
 
+# Length, attributes, timestamp delta, offset delta, header count.
+_RECORD_OVERHEAD_MAX = INT32_BYTES_MAX + 1 + INT64_BYTES_MAX + INT32_BYTES_MAX + INT32_BYTES_MAX
 _NULL = b"\x01"  # the varint of -1
 
 
@@ -132,11 +134,12 @@ def append_record(
 
 def record_size_max(key: Buffer | None, value: Buffer | None, headers: RecordHeaders = ()) -> int:
     """At least as many bytes as `append_record` will take, whatever the deltas: for deciding whether it still fits."""
-    size = 5 + 1 + 10 + 5 + 5
+    size = _RECORD_OVERHEAD_MAX
     for part in (key, value):
-        size += 5 + (0 if part is None else len(part))
+        size += INT32_BYTES_MAX + (0 if part is None else len(part))
     for name, content in headers:
-        size += 10 + len(name.encode("utf-8", "surrogateescape")) + (0 if content is None else len(content))
+        name_size = len(name.encode("utf-8", "surrogateescape"))
+        size += 2 * INT32_BYTES_MAX + name_size + (0 if content is None else len(content))
     return size
 
 
