@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.clock import SystemClock
 from tidelog.errors import ErrorCode
 from tidelog.records.build import build_batch
 from tidelog.records.compression import Codec
@@ -50,15 +51,15 @@ EARLIEST = -2
 LATEST = -1
 MAX_TIMESTAMP = -3
 
-NOW_MS = 1_700_000_000_000
-"""A timestamp in the past for records whose time does not matter."""
+RECENT_MS = SystemClock().now_ms() - 600_000
+"""A time for records whose time does not matter, not so old that retention takes them."""
 
 
 def batch_of(
     values: Sequence[bytes | None],
     *,
     key: bytes | None = b"key",
-    timestamp_ms: int = NOW_MS,
+    timestamp_ms: int = RECENT_MS,
     codec: Codec = Codec.NONE,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,

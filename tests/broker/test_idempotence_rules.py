@@ -22,7 +22,7 @@ def sequenced(producer_id: int, sequence: int, values: list[bytes], epoch: int =
 
 
 def outcome(
-    client: RawClient, topic: str, producer_id: int, sequence: int, values: list[bytes], epoch: int = 0
+    client: RawClient, topic: str, producer_id: int, sequence: int, values: list[bytes], *, epoch: int = 0
 ) -> tuple[int, int]:
     result = try_produce(client, topic, sequenced(producer_id, sequence, values, epoch))
     return result.error_code, result.base_offset
@@ -39,7 +39,7 @@ def test_every_producer_gets_an_id_of_its_own_and_epoch_0(raw: RawClient, versio
 
 def test_producer_ids_are_not_given_out_again_after_a_crash(fresh_broker: StartBroker) -> None:
     broker = fresh_broker()
-    seen = set()
+    seen: set[int] = set()
     for _ in range(3):
         with RawClient(broker.port) as client:
             seen.update(new_producer_id(client)[0] for _ in range(20))
@@ -162,5 +162,5 @@ def test_a_producer_id_without_epoch_or_sequence_is_refused(
 ) -> None:
     create_topic(raw, topic)
     producer, _epoch = new_producer_id(raw)
-    code, _offset = outcome(raw, topic, producer, sequence, [b"x"], epoch)
+    code, _offset = outcome(raw, topic, producer, sequence, [b"x"], epoch=epoch)
     assert code == ErrorCode.INVALID_RECORD

@@ -9,7 +9,7 @@ from asking import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    NOW_MS,
+    RECENT_MS,
     batch_of,
     create_topic,
     describe,
@@ -50,8 +50,16 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 
-def stamped(timestamps: Sequence[int], codec: Codec = Codec.NONE) -> bytearray:
-    return build_batch([Record(index, time, b"k", b"v") for index, time in enumerate(timestamps)], codec=codec)
+def stamped(times: Sequence[int], codec: Codec = Codec.NONE) -> bytearray:
+    """A batch of records at these milliseconds after `RECENT_MS`."""
+    records = [Record(index, RECENT_MS + time, b"k", b"v") for index, time in enumerate(times)]
+    return build_batch(records, codec=codec)
+
+
+def found_at(client: RawClient, topic: str, time: int) -> tuple[int, int]:
+    """Offset and time (after `RECENT_MS`) of the first record that is not older than `time`."""
+    result = list_offset(client, topic, RECENT_MS + time)
+    return result.offset, result.timestamp - RECENT_MS
 
 
 def delete_before(
@@ -91,7 +99,7 @@ def test_the_leader_epoch_comes_with_the_offset(raw: RawClient, topic: str) -> N
     produce(raw, topic, batch_of([b"a"]))
     epoch = describe(raw, topic).partitions[0].leader_epoch
     assert list_offset(raw, topic, LATEST).leader_epoch == epoch
-    assert list_offset(raw, topic, NOW_MS).leader_epoch == epoch
+    assert list_offset(raw, topic, RECENT_MS).leader_epoch == epoch
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -110,15 +118,14 @@ def test_a_timestamp_finds_the_first_record_that_is_not_older(raw: RawClient, to
         3000: (5, 3000),
     }
     for target, found in expected.items():
-        result = list_offset(raw, topic, target)
-        assert (result.offset, result.timestamp) == found, target
+        assert found_at(raw, topic, target) == found, target
 
 
 def test_a_timestamp_after_all_records_finds_nothing(raw: RawClient, topic: str) -> None:
     create_topic(raw, topic)
-    assert list_offset(raw, topic, NOW_MS).offset == -1
+    assert list_offset(raw, topic, RECENT_MS).offset == -1
     produce(raw, topic, stamped([1000, 2000]))
-    result = list_offset(raw, topic, 2001)
+    result = list_offset(raw, topic, RECENT_MS + 2001)
     assert (result.offset, result.timestamp) == (-1, -1)
 
 
@@ -127,18 +134,18 @@ def test_the_largest_timestamp_counts_not_the_last(raw: RawClient, topic: str) -
     create_topic(raw, topic)
     produce(raw, topic, stamped([100, 9000, 200]))
     produce(raw, topic, stamped([300, 400]))
-    assert list_offset(raw, topic, 5000).offset == 1
-    assert list_offset(raw, topic, 350).offset == 1
-    assert list_offset(raw, topic, 100).offset == 0
+    assert found_at(raw, topic, 5000) == (1, 9000)
+    assert found_at(raw, topic, 350) == (1, 9000)
+    assert found_at(raw, topic, 100) == (0, 100)
 
 
 def test_timestamps_are_found_over_many_batches_and_segments(raw: RawClient, topic: str) -> None:
     create_topic(raw, topic, configs={"segment.bytes": str(1 << 20)})
     for number in range(60):
-        produce(raw, topic, batch_of([bytes(50_000)], timestamp_ms=NOW_MS + 1000 * number))
+        produce(raw, topic, batch_of([bytes(50_000)], timestamp_ms=RECENT_MS + 1000 * number))
     for number in (0, 1, 17, 38, 59):
-        assert list_offset(raw, topic, NOW_MS + 1000 * number - 500).offset == number
-        assert list_offset(raw, topic, NOW_MS + 1000 * number).offset == number
+        assert list_offset(raw, topic, RECENT_MS + 1000 * number - 500).offset == number
+        assert list_offset(raw, topic, RECENT_MS + 1000 * number).offset == number
 
 
 def test_the_offset_of_the_largest_timestamp(raw: RawClient, topic: str) -> None:
@@ -148,7 +155,7 @@ def test_the_offset_of_the_largest_timestamp(raw: RawClient, topic: str) -> None
     produce(raw, topic, stamped([100, 9000, 200]))
     produce(raw, topic, stamped([300, 400]))
     result = list_offset(raw, topic, MAX_TIMESTAMP)
-    assert (result.offset, result.timestamp) == (1, 9000)
+    assert (result.offset, result.timestamp) == (1, RECENT_MS + 9000)
 
 
 @pytest.mark.parametrize(("mark", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-99, 11)])

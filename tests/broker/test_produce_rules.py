@@ -10,7 +10,7 @@ import cramjam
 import pytest
 from asking import (
     LATEST,
-    NOW_MS,
+    RECENT_MS,
     batch_of,
     bytes_of,
     create_topic,
@@ -125,7 +125,9 @@ def test_a_batch_that_lies_about_its_length_is_refused(raw: RawClient, topic: st
 
 
 def old_message(magic: int, value: bytes) -> bytes:
-    body = bytes([magic, 0]) + (pack(">q", NOW_MS) if magic else b"") + pack(">i", -1) + pack(">i", len(value)) + value
+    body = (
+        bytes([magic, 0]) + (pack(">q", RECENT_MS) if magic else b"") + pack(">i", -1) + pack(">i", len(value)) + value
+    )
     message = pack(">I", zlib.crc32(body)) + body
     return pack(">qi", 0, len(message)) + message
 
@@ -261,7 +263,7 @@ def test_a_null_key_on_a_compacted_topic_is_refused_and_the_record_is_named(
     raw: RawClient, topic: str, codec: Codec
 ) -> None:
     create_topic(raw, topic, configs={"cleanup.policy": "compact"})
-    records = [Record(index, NOW_MS, key, b"value") for index, key in enumerate([b"a", None, b"c", None])]
+    records = [Record(index, RECENT_MS, key, b"value") for index, key in enumerate([b"a", None, b"c", None])]
     batch = build_batch(records, codec=codec)
     assert_refused(raw, topic, batch, ErrorCode.INVALID_RECORD)
     result = try_produce(raw, topic, batch)
@@ -389,5 +391,5 @@ def test_compression_type_of_the_topic_decides_what_is_stored(
     assert Codec(batch.header.codec) == (Codec.NONE if wanted == "uncompressed" else Codec[wanted.upper()])
     assert crc_ok(batch.data, 0, len(batch.data))
     assert [(record.offset, record.timestamp, record.value) for record in records_of(data)] == [
-        (index, NOW_MS + index, value) for index, value in enumerate(values)
+        (index, RECENT_MS + index, value) for index, value in enumerate(values)
     ]
