@@ -98,5 +98,13 @@ class ClusterImage:
     def partition_count(self) -> int:
         return sum(len(topic.partitions) for topic in self.topics.values())
 
+    def endpoints(self, listener: str) -> list[tuple[int, Endpoint, str | None]]:
+        """Id, address and rack of each broker that can be reached by the same listener as the one who asks."""
+        return [
+            (broker.broker_id, broker.endpoints[listener], broker.rack)
+            for broker in self.brokers.values()
+            if listener in broker.endpoints
+        ]
+
     def racks(self) -> Sequence[tuple[int, str | None]]:
         return [(broker.broker_id, broker.rack) for broker in self.brokers.values()]

@@ -19,6 +19,9 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 BROKER_DEFAULT = -1
 
+NEW_PARTITIONS_MAX = 10_000
+"""How many one request may add to a topic: planning and creating them takes memory and time in proportion."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -78,6 +81,7 @@ def plan_assignment(
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least one partition, not {partitions}")
     if factor <= 0:
         raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} must be at least 1")
+    _check_amount(partitions)
     return place(image.racks(), partitions, factor, start=start)
 
 
@@ -91,6 +95,7 @@ def plan_growth(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r} has {have} partitions; their number can only grow, {count} was asked for",
         )
+    _check_amount(count - have)
     if explicit is not None:
         if len(explicit) != count - have:
             raise BrokerError(
@@ -101,6 +106,14 @@ def plan_growth(
     factor = len(topic.partitions[0].replicas)
     start = topic.partitions[0].replicas[0]
     return place(image.racks(), count - have, factor, start=start, first_partition=have)
+
+
+def _check_amount(added: int) -> None:
+    if added > NEW_PARTITIONS_MAX:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{added} new partitions are too many at once: add up to {NEW_PARTITIONS_MAX}, then more",
+        )
 
 
 def _explicit_assignment(

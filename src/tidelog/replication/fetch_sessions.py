@@ -143,7 +143,9 @@ class FetchSessions:
         if session is None:
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if session.by_topic_id != (version >= TOPIC_IDS_SINCE):
-            raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session names topics by id or by name, not both")
+            raise BrokerError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session names topics by id or by name, not both"
+            )
         if request.session_epoch != session.next_epoch:
             raise BrokerError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.errors import BrokerError, ErrorCode
+from tidelog.errors import BrokerError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tidelog.replication.partition import Partition
-    from tidelog.storage.log import FlushTicket
+    from tidelog.storage.flush import FlushTicket
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,11 @@ class GroupCommit:
         while self._slots and self._queue:
             partition = self._queue.popleft()
             self._queued.discard(partition)
-            ticket = partition.log.begin_flush()
+            try:
+                ticket = partition.log.begin_flush()
+            except BrokerError as error:
+                partition.sync_failed(error)
+                continue
             if ticket is None:
                 partition.synced(partition.mark())
                 continue
@@ -60,22 +65,19 @@ class GroupCommit:
             self._syncing.add(partition)
             mark = partition.mark()
             future = self._loop.run_in_executor(self._executor, ticket.sync)
-            future.add_done_callback(lambda done, p=partition, t=ticket, m=mark: self._ended(p, t, m, done))  # type: ignore[misc]
+            future.add_done_callback(partial(self._ended, partition, ticket, mark))
 
-    def _ended(self, partition: Partition, ticket: FlushTicket, mark: int, done: asyncio.Future[None]) -> None:
+    def _ended(self, partition: Partition, ticket: FlushTicket, mark: int, _done: asyncio.Future[None]) -> None:
         self._slots += 1
         self._syncing.discard(partition)
-        if not done.cancelled():
-            self._settle(partition, ticket, mark, done.exception())
+        try:
+            partition.log.finish_flush(ticket)
+        except BrokerError as error:
+            logger.error("%s: %s", partition.topic_partition, error)
+            partition.sync_failed(error)
+        else:
+            if ticket.synced:
+                partition.synced(mark)
         if partition in self._queued:
             self._queue.append(partition)
         self._start()
-
-    def _settle(self, partition: Partition, ticket: FlushTicket, mark: int, failure: BaseException | None) -> None:
-        if failure is not None:
-            logger.error("%s: fsync failed, nothing more is accepted: %s", partition.topic_partition, failure)
-            partition.log.fail(failure)
-            partition.sync_failed(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a write: {failure}"))
-            return
-        partition.log.finish_flush(ticket)
-        partition.synced(mark)

@@ -13,13 +13,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
-from tidelog.records.header import stamp_append_time
 
 if TYPE_CHECKING:
     from tidelog.records.header import BatchHeader
     from tidelog.replication.group_commit import GroupCommit
     from tidelog.replication.waiting import FetchWait, ProduceWait
-    from tidelog.storage.log import Appended, Log, LogSlice
+    from tidelog.storage.log import Appended, Log
+    from tidelog.storage.segment import LogSlice
     from tidelog.types import TopicPartition
 
 
@@ -27,6 +27,7 @@ class Partition:
     __slots__ = (
         "_appended_bytes",
         "_commit",
+        "_durable",
         "_fetch_waits",
         "_local_id",
         "_produce_waits",
@@ -40,8 +41,9 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, log: Log, local_id: int, commit: GroupCommit | None) -> None:
-        """`commit` is given when records must be on disk before they count; None leaves that to the page cache."""
+    def __init__(self, log: Log, local_id: int, commit: GroupCommit, *, durable: bool) -> None:
+        """`durable`: records must be on disk before they count. Otherwise they are left to the page cache, and to
+        `flush.messages` and `flush.ms`."""
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.leader = -1
@@ -50,12 +52,13 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self._local_id = local_id
         self._commit = commit
-        self.high_watermark: int = log.flushed_offset if commit else log.log_end_offset
+        self._durable = durable
+        self.high_watermark: int = log.flushed_offset if durable else log.log_end_offset
         self._appended_bytes = 0
         self._visible_bytes = 0
         self._produce_waits: deque[tuple[int, ProduceWait]] = deque()
         self._fetch_waits: set[FetchWait] = set()
-        if commit and log.flushed_offset < log.log_end_offset:
+        if durable and log.flushed_offset < log.log_end_offset:
             # Recovered from the page cache of a killed process: real, but not yet safe from a power failure.
             commit.request(self)
 
@@ -101,15 +104,15 @@ class Partition:
                 f"{self.topic_partition} has {len(self.isr)} in-sync replicas of the "
                 f"{log.config.min_insync_replicas} that min.insync.replicas asks for",
             )
-        if log.config.message_timestamp_type == "LogAppendTime":
-            stamp_append_time(batch, 0, now_ms)
         appended = log.append(batch, header, self.leader_epoch, now_ms)
         if not appended.duplicate:
             self._appended_bytes += len(batch)
-            if self._commit:
+            if self._durable:
                 self._commit.request(self)
             else:
                 self._advance(log.log_end_offset, self._appended_bytes)
+                if log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
+                    self._commit.request(self)
         return appended
 
     def await_safe(self, last_offset: int, wait: ProduceWait) -> bool:
@@ -117,7 +120,7 @@ class Partition:
         if last_offset < self.high_watermark:
             return False
         if self.log.failure:
-            raise self.log.failure
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.failure)
         wait.outstanding.add(self.topic_partition)
         self._produce_waits.append((last_offset, wait))
         return True
@@ -129,7 +132,8 @@ class Partition:
         return self._appended_bytes
 
     def synced(self, mark: int) -> None:
-        self._advance(self.log.flushed_offset, mark)
+        if self._durable:
+            self._advance(self.log.flushed_offset, mark)
 
     def sync_failed(self, error: BrokerError) -> None:
         """The disk refused: nobody who waits can be promised anything."""
@@ -183,6 +187,10 @@ class Partition:
             )
         self.log.advance_log_start(target)
         return self.log.log_start_offset
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes what is too old or too much, but nothing that is not yet safe; gives the number of segments."""
+        return self.log.apply_retention(now_ms, self.high_watermark)
 
     def gone(self) -> None:
         """The topic is deleted: those who wait are told."""

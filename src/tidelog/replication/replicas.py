@@ -53,7 +53,7 @@ class Replicas:
         if partition is None:
             log = self._store.logs.get(topic_partition) or self._store.create(topic_partition, topic_id, config)
             durable = self._fsync_before_ack == "true" or (self._fsync_before_ack == "auto" and len(replicas) == 1)
-            partition = Partition(log, self._local_id, self._commit if durable else None)
+            partition = Partition(log, self._local_id, self._commit, durable=durable)
             self._partitions[topic_partition] = partition
         partition.lead(leader, leader_epoch, replicas, isr)
 

@@ -1,0 +1,1 @@
+"""The composition root: wires every room into a running broker, and nothing else."""

@@ -1,0 +1,57 @@
+"""The broker's place in the cluster: its id, its registration, and who is controller.
+
+With embedded coordination this broker is the whole cluster and always its controller.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import TYPE_CHECKING
+
+from tidelog.controller.settings import put
+from tidelog.znodes import nodes, paths
+from tidelog.znodes.errors import NoNode
+
+if TYPE_CHECKING:
+    from tidelog.config.listeners import ListenerSet
+    from tidelog.znodes.store import ZnodeStore
+
+
+async def cluster_id(znodes: ZnodeStore) -> str:
+    """The cluster's id, made when its first broker starts for the first time."""
+    try:
+        return nodes.decode_cluster_id((await znodes.get(paths.CLUSTER_ID))[0])
+    except NoNode:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        await znodes.create(paths.CLUSTER_ID, nodes.encode_cluster_id(made), make_parents=True)
+        return made
+
+
+async def become_controller(znodes: ZnodeStore, broker_id: int, now_ms: int) -> int:
+    """Takes the controllership and gives its epoch, which rises with every reign."""
+    try:
+        data, stat = await znodes.get(paths.CONTROLLER_EPOCH)
+    except NoNode:
+        epoch = 1
+        await znodes.create(paths.CONTROLLER_EPOCH, str(epoch).encode())
+    else:
+        epoch = int(data) + 1
+        await znodes.set(paths.CONTROLLER_EPOCH, str(epoch).encode(), stat.version)
+    await znodes.create(paths.CONTROLLER, nodes.encode_controller(broker_id, now_ms), ephemeral=True)
+    return epoch
+
+
+async def register(znodes: ZnodeStore, broker_id: int, listeners: ListenerSet, rack: str | None, now_ms: int) -> int:
+    """Makes the broker known for as long as its session lives; gives the registration's epoch."""
+    registration = nodes.BrokerRegistration.of(listeners, rack, now_ms)
+    await znodes.create(paths.broker(broker_id), nodes.encode_broker(registration), ephemeral=True, make_parents=True)
+    stat = await znodes.exists(paths.broker(broker_id))
+    return stat.czxid if stat else -1
+
+
+async def prepare_tree(znodes: ZnodeStore) -> None:
+    """The nodes whose children are listed must be there."""
+    for path in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_BROKERS, paths.DELETE_TOPICS, paths.BROKER_IDS):
+        if not await znodes.exists(path):
+            await put(znodes, path, b"")

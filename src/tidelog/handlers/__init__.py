@@ -1,0 +1,50 @@
+"""One module per API: authorise, call one room, shape the reply. What is listed here is what the broker offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+if TYPE_CHECKING:
+    from tidelog.handlers.handler import Handler
+
+HANDLERS: tuple[Handler[Any, Any], ...] = (
+    produce.HANDLER,
+    fetch.HANDLER,
+    list_offsets.HANDLER,
+    metadata.HANDLER,
+    find_coordinator.HANDLER,
+    api_versions.HANDLER,
+    create_topics.HANDLER,
+    delete_topics.HANDLER,
+    delete_records.HANDLER,
+    init_producer_id.HANDLER,
+    offset_for_leader_epoch.HANDLER,
+    describe_configs.HANDLER,
+    alter_configs.HANDLER,
+    describe_log_dirs.HANDLER,
+    create_partitions.HANDLER,
+    incremental_alter_configs.HANDLER,
+    describe_cluster.HANDLER,
+    describe_topic_partitions.HANDLER,
+)

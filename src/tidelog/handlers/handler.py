@@ -1,0 +1,123 @@
+"""What a handler is, and what it is given.
+
+A handler answers one API: it checks access, calls one room, shapes the reply. Its module declares the versions it
+serves, and ApiVersions is derived from that, so that nothing is offered that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+from tidelog.wire.declare import Message
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
+
+    from tidelog.clock import Clock
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.controller.image import ClusterImage
+    from tidelog.controller.producer_ids import ProducerIds
+    from tidelog.controller.settings import Settings
+    from tidelog.controller.topics import Topics
+    from tidelog.errors import ErrorCode
+    from tidelog.replication.fetch_sessions import FetchSessions
+    from tidelog.replication.replicas import Replicas
+    from tidelog.storage.store import LogStore
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+class Silence(Enum):
+    NO_REPLY = "no reply"
+    CLOSE = "close"
+
+
+NO_REPLY: Final[Literal[Silence.NO_REPLY]] = Silence.NO_REPLY
+"""The client asked for no answer (acks=0)."""
+
+CLOSE: Final[Literal[Silence.CLOSE]] = Silence.CLOSE
+"""The client asked for no answer, and can only be told of a failure by losing its connection."""
+
+
+class Waiting(Generic[R]):
+    """A reply that comes later; the request itself is done. Whoever completes it must do so only once."""
+
+    __slots__ = ("_abandon", "_reply", "_then")
+
+    def __init__(self, abandon: Callable[[], None]) -> None:
+        """`abandon` is called when nobody wants the reply any more."""
+        self._abandon = abandon
+        self._then: Callable[[R], None] | None = None
+        self._reply: R | None = None
+
+    def complete(self, reply: R) -> None:
+        if self._then is None:
+            self._reply = reply
+        else:
+            self._then(reply)
+
+    def then(self, deliver: Callable[[R], None]) -> None:
+        self._then = deliver
+        if self._reply is not None:
+            deliver(self._reply)
+
+    def abandon(self) -> None:
+        self._abandon()
+
+
+Answer: TypeAlias = R | Waiting[R] | Silence | Coroutine[Any, Any, R | Waiting[R] | Silence]
+"""At once; later; never; or by a coroutine, until whose end the connection handles nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[Q, R]):
+    request: type[Q]
+    response: type[R]
+    versions: tuple[int, int]
+    handle: Callable[[Context, Q], Answer[R]]
+    refuse: Callable[[Q, ErrorCode, str], R] | None = None
+    """The reply that refuses a whole request, for APIs whose response has no error code at the top."""
+
+    @property
+    def api(self) -> int:
+        return self.request.API
+
+
+@dataclass(slots=True)
+class Services:
+    """The rooms a handler may call, wired once by the broker."""
+
+    broker_id: int
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    image: ClusterImage
+    topics: Topics
+    settings: Settings
+    producer_ids: ProducerIds
+    replicas: Replicas
+    store: LogStore
+    fetch_sessions: FetchSessions
+    blocking: Executor
+    """For work that holds no loop: the C calls in it release the GIL."""
+    served: dict[int, Handler[Any, Any]]
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force: replaced as a whole when one changes while the broker runs."""
+        return self.settings.broker
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's surroundings."""
+
+    services: Services
+    version: int
+    client_id: str | None
+    listener: str
+    """The name of the listener by which the request came in."""

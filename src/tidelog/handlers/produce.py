@@ -1,0 +1,190 @@
+"""Produce (0), v3-13. Appends one record batch to each of the partitions named.
+
+v7 zstd · v8 record errors · v9 flexible · v10 current leader · v13 topic ids
+
+Advertised from v0, as Kafka does: older librdkafka decides by the lower bound whether a broker can take compression.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers.handler import CLOSE, NO_REPLY, Answer, Context, Handler, Silence, Waiting
+from tidelog.records.validate import InvalidRecord, check_produced, deep_check, needs_deep_check
+from tidelog.replication.waiting import ProduceWait
+from tidelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.records.header import BatchHeader
+    from tidelog.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+_TOPIC_IDS_SINCE = 13
+_ZSTD_SINCE = 7
+
+
+class _Part:
+    """One partition's batch on its way through the handler."""
+
+    __slots__ = ("batch", "header", "partition", "reply")
+
+    def __init__(self, reply: PartitionProduceResponse) -> None:
+        self.reply = reply
+        self.partition: Partition | None = None
+        self.batch: memoryview = memoryview(b"")
+        self.header: BatchHeader | None = None
+
+
+def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
+    reply = ProduceResponse(responses=[])
+    parts: list[_Part] = []
+    deep = False
+    for topic in req.topic_data:
+        replies: list[PartitionProduceResponse] = []
+        reply.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=replies)
+        )
+        for data in topic.partition_data:
+            part = _Part(PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1))
+            replies.append(part.reply)
+            parts.append(part)
+            try:
+                name = topic.name
+                if ctx.version >= _TOPIC_IDS_SINCE:
+                    name = ctx.services.image.topic_by_id(topic.topic_id).name
+                deep |= _check(ctx, req, part, name, data.records)
+            except BrokerError as error:
+                _refuse(part, error)
+    if deep:
+        return _handle_deep(ctx, req, reply, parts)
+    return _append_all(ctx, req, reply, parts)
+
+
+def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: object) -> bool:
+    """Finds the partition and checks the batch by its header; True if its records must be looked at too."""
+    if req.acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
+        raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {req.acks}")
+    services = ctx.services
+    partition = services.replicas.get(topic, part.reply.index)
+    partition.check_leader()
+    config = partition.log.config
+    batch = records if isinstance(records, memoryview) else memoryview(b"")
+    header = check_produced(batch, config, services.clock.now_ms(), zstd_allowed=ctx.version >= _ZSTD_SINCE)
+    if header.transactional:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
+    part.partition, part.batch, part.header = partition, batch, header
+    return needs_deep_check(header, config)
+
+
+async def _handle_deep(
+    ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part]
+) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
+    """Takes records apart in a thread where a topic's settings or compression ask for it, then appends as usual."""
+    loop = ctx.services.loop
+    for part in parts:
+        if part.partition is None or part.header is None:
+            continue
+        config = part.partition.log.config
+        if not needs_deep_check(part.header, config):
+            continue
+        try:
+            checked = await loop.run_in_executor(ctx.services.blocking, deep_check, part.batch, part.header, config)
+        except BrokerError as error:
+            _refuse(part, error)
+            continue
+        if checked is not part.batch:
+            part.batch = checked if isinstance(checked, memoryview) else memoryview(bytearray(checked))
+            part.header = check_produced(part.batch, config, ctx.services.clock.now_ms())
+    return _append_all(ctx, req, reply, parts)
+
+
+def _append_all(
+    ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part]
+) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
+    now_ms = ctx.services.clock.now_ms()
+    wait = ProduceWait(lambda: None)
+    for part in parts:
+        if part.partition is None or part.header is None:
+            continue
+        try:
+            _append(part, part.partition, part.header, now_ms, req.acks, wait)
+        except BrokerError as error:
+            _refuse(part, error)
+    if req.acks == ACKS_NONE:
+        failed = [part.reply.error_code for part in parts if part.reply.error_code]
+        return CLOSE if failed else NO_REPLY
+    if not wait.outstanding:
+        return reply
+    return _park(ctx, req, reply, parts, wait)
+
+
+def _append(part: _Part, partition: Partition, header: BatchHeader, now_ms: int, acks: int, wait: ProduceWait) -> None:
+    appended = partition.append(part.batch, header, now_ms, all_replicas=acks == ACKS_ALL)
+    reply = part.reply
+    reply.base_offset = appended.base_offset
+    reply.log_append_time_ms = appended.append_time_ms
+    reply.log_start_offset = appended.log_start_offset
+    if acks != ACKS_NONE:
+        partition.await_safe(appended.last_offset, wait)
+
+
+def _park(
+    ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part], wait: ProduceWait
+) -> Waiting[ProduceResponse]:
+    """Answers when every high watermark has passed, or when the client's patience ends: the data stays either way."""
+
+    def forget() -> None:
+        timer.cancel()
+        wait.on_done = lambda: None
+
+    def expire() -> None:
+        for part in parts:
+            if part.partition and part.partition.topic_partition in wait.outstanding:
+                _refuse(part, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "not yet safe: it may still become so"))
+        forget()
+        waiting.complete(reply)
+
+    def finish() -> None:
+        timer.cancel()
+        for part in parts:
+            failure = part.partition and wait.failures.get(part.partition.topic_partition)
+            if failure:
+                _refuse(part, failure)
+        waiting.complete(reply)
+
+    timer = ctx.services.loop.call_later(max(req.timeout_ms, 0) / 1000, expire)
+    wait.on_done = finish
+    waiting: Waiting[ProduceResponse] = Waiting(forget)
+    return waiting
+
+
+def _refuse(part: _Part, error: BrokerError) -> None:
+    reply = part.reply
+    reply.error_code = error.code
+    reply.error_message = error.message
+    reply.base_offset = reply.log_append_time_ms = reply.log_start_offset = -1
+    if isinstance(error, InvalidRecord):
+        reply.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in error.record_errors
+        ]
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and part.partition:
+        reply.current_leader = LeaderIdAndEpoch(
+            leader_id=part.partition.leader, leader_epoch=part.partition.leader_epoch
+        )
+    part.partition = None
+    logger.debug("produce to partition %d refused: %s", reply.index, error)
+
+
+HANDLER = Handler(ProduceRequest, ProduceResponse, versions=(3, 13), handle=handle)
