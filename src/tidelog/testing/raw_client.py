@@ -26,7 +26,7 @@ _RECEIVE_BYTES = 1 << 16
 _FRAME_BYTES_MAX = 256 << 20
 
 
-class ConnectionEnded(Exception):  # noqa: N818 - named for the fact it reports
+class ConnectionEnded(ConnectionError):  # noqa: N818 - named for the fact it reports
     """The broker closed the connection instead of answering."""
 
 
