@@ -315,7 +315,7 @@ def test_offset_deltas_of_a_compressed_batch_must_count_up() -> None:
         append_record(body, delta, 0, b"k", b"v")
     batch = seal_batch(peek(produced(3)), body, Codec.LZ4)
     with pytest.raises(BrokerError, match="deltas must count up") as caught:
-        deep(batch)
+        deep(batch, COMPACTED)
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -325,5 +325,5 @@ def test_the_count_must_be_that_of_the_records(count: int) -> None:
     for delta in range(3):
         append_record(body, delta, 0, b"k", b"v")
     with pytest.raises(BrokerError) as caught:
-        deep(seal_batch(peek(produced(count)), body, Codec.GZIP))
+        deep(seal_batch(peek(produced(count)), body, Codec.GZIP), COMPACTED)
     assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -116,16 +116,19 @@ def deep_check(
 ) -> memoryview:
     """What the log should store for a batch that passed `check_produced`: itself, or itself recompressed.
 
-    In the latter case it has another size and checksum: `peek` it again.
+    In the latter case it has another size and checksum: `peek` it again. Records are walked over only where a topic's
+    settings need it: that is Python's work, record by record, while inflating is C's and lets other threads run.
     """
     body = inflate(batch, header, max_bytes)
+    target, level = _target_compression(header, config)
+    if target == header.codec and not config.compacted:
+        return batch
     keyless = check_frames(body, header.record_count)
     if keyless and config.compacted:
         raise InvalidRecord(
             f"{len(keyless)} of {header.record_count} records have no key, which a compacted topic needs",
             tuple((index, "a compacted topic needs a key") for index in keyless[:RECORD_ERRORS_MAX]),
         )
-    target, level = _target_compression(header, config)
     if target == header.codec:
         return batch
     recompressed = seal_batch(header, body, target, level)
