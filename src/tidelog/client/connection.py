@@ -94,13 +94,11 @@ class Connection:
         # The error code comes first in every version, so it can be read before the layout is known.
         if len(frame) < 6:
             raise BadReply(f"{self._channel.peer} answered ApiVersions with {len(frame)} bytes: is it a Kafka broker?")
-        refused = error_code(int.from_bytes(frame[4:6], "big", signed=True)) == ErrorCode.UNSUPPORTED_VERSION
-        reply = _decoded(ApiVersionsResponse, frame, 0 if refused else newest)
-        if refused:
-            offered = {entry.api_key: (entry.min_version, entry.max_version) for entry in reply.api_keys}
-            known = offered.get(ApiVersionsRequest.API, (0, 0))
-            version = choose_version({ApiVersionsRequest.API: known}, ApiVersionsRequest)
+        if error_code(int.from_bytes(frame[4:6], "big", signed=True)) == ErrorCode.UNSUPPORTED_VERSION:
+            version = _version_after_refusal(frame)
             reply = await self._exchange(request, ApiVersionsResponse, version, None)
+        else:
+            reply = _decoded(ApiVersionsResponse, frame, newest)
         check(reply.error_code, about="agreeing on versions")
         return {entry.api_key: (entry.min_version, entry.max_version) for entry in reply.api_keys}
 
@@ -123,6 +121,16 @@ class Connection:
         frame = encode_request(request, version, self._correlation_id, self._config.client_id)
         del frame[:_LENGTH_BYTES]  # the channel writes its own
         return frame
+
+
+def _version_after_refusal(frame: memoryview) -> int:
+    """The refusal names the versions of ApiVersions itself; where it cannot be read, version 0 always works."""
+    try:
+        entries = _decoded(ApiVersionsResponse, frame, 0).api_keys
+    except BadReply:
+        return 0
+    offered = {entry.api_key: (entry.min_version, entry.max_version) for entry in entries}
+    return choose_version({ApiVersionsRequest.API: (0, 0), **offered}, ApiVersionsRequest)
 
 
 def _decoded(response: type[M], frame: memoryview, version: int) -> M:
