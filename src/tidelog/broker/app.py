@@ -16,6 +16,8 @@ from tidelog.broker import coordination
 from tidelog.broker.maintenance import Maintenance
 from tidelog.broker.router import Router
 from tidelog.clock import SystemClock
+from tidelog.config.definition import ConfigError
+from tidelog.config.listeners import SecurityProtocol
 from tidelog.controller.image import BrokerImage, ClusterImage, Endpoint
 from tidelog.controller.producer_ids import ProducerIds
 from tidelog.controller.settings import Settings
@@ -30,7 +32,7 @@ from tidelog.replication.group_commit import GroupCommit
 from tidelog.replication.replicas import Replicas
 from tidelog.storage.fs import RealFilesystem
 from tidelog.storage.store import LogStore
-from tidelog.znodes.embedded import EmbeddedStore
+from tidelog.znodes.embedded import open_embedded
 
 if TYPE_CHECKING:
     from tidelog.clock import Clock
@@ -72,6 +74,7 @@ class Broker:
 
     async def _start(self) -> None:
         config, clock = self._config, self._clock
+        refuse_what_is_not_there(config)
         for warning in config.warnings:
             logger.warning("%s", warning)
         store = self._store = LogStore(
@@ -82,7 +85,7 @@ class Broker:
             recovery_threads=config.num_recovery_threads_per_data_dir,
         )
         store.lock()
-        znodes = self._znodes = await EmbeddedStore.open(Path(config.log_dirs[0]) / COORDINATION_FILE, clock)
+        znodes = self._znodes = await open_embedded(Path(config.log_dirs[0]) / COORDINATION_FILE, clock)
         await coordination.prepare_tree(znodes)
         image = ClusterImage(await coordination.cluster_id(znodes), config.broker_id)
         store.claim(config.broker_id, image.cluster_id)
@@ -175,3 +178,16 @@ class Broker:
             await loop.run_in_executor(None, self._store.close)
         if self._znodes:
             await self._znodes.close()
+
+
+def refuse_what_is_not_there(config: BrokerConfig) -> None:
+    """Settings that ask for what this version cannot do must not be ignored."""
+    problems = [
+        f"listeners: {endpoint} needs TLS or SASL, which are not there yet: use PLAINTEXT."
+        for endpoint in config.endpoints.bound
+        if endpoint.protocol is not SecurityProtocol.PLAINTEXT
+    ]
+    if not config.alone:
+        problems.append("zookeeper.connect: clusters are not there yet: leave it out to run a single broker.")
+    if problems:
+        raise ConfigError(problems)

@@ -9,7 +9,7 @@ import base64
 import uuid
 from typing import TYPE_CHECKING
 
-from tidelog.controller.settings import put
+from tidelog.types import BrokerId
 from tidelog.znodes import nodes, paths
 from tidelog.znodes.errors import NoNode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def cluster_id(znodes: ZnodeStore) -> str:
     """The cluster's id, made when its first broker starts for the first time."""
     try:
-        return nodes.decode_cluster_id((await znodes.get(paths.CLUSTER_ID))[0])
+        return nodes.decode_cluster_id(paths.CLUSTER_ID, (await znodes.get(paths.CLUSTER_ID))[0])
     except NoNode:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         await znodes.create(paths.CLUSTER_ID, nodes.encode_cluster_id(made), make_parents=True)
@@ -34,24 +34,24 @@ async def become_controller(znodes: ZnodeStore, broker_id: int, now_ms: int) -> 
         data, stat = await znodes.get(paths.CONTROLLER_EPOCH)
     except NoNode:
         epoch = 1
-        await znodes.create(paths.CONTROLLER_EPOCH, str(epoch).encode())
+        await znodes.create(paths.CONTROLLER_EPOCH, nodes.encode_integer(epoch))
     else:
-        epoch = int(data) + 1
-        await znodes.set(paths.CONTROLLER_EPOCH, str(epoch).encode(), stat.version)
-    await znodes.create(paths.CONTROLLER, nodes.encode_controller(broker_id, now_ms), ephemeral=True)
+        epoch = nodes.decode_integer(paths.CONTROLLER_EPOCH, data) + 1
+        await znodes.set(paths.CONTROLLER_EPOCH, nodes.encode_integer(epoch), stat.version)
+    await znodes.create(paths.CONTROLLER, nodes.ControllerClaim(BrokerId(broker_id), now_ms).encode(), ephemeral=True)
     return epoch
 
 
 async def register(znodes: ZnodeStore, broker_id: int, listeners: ListenerSet, rack: str | None, now_ms: int) -> int:
     """Makes the broker known for as long as its session lives; gives the registration's epoch."""
-    registration = nodes.BrokerRegistration.of(listeners, rack, now_ms)
-    await znodes.create(paths.broker(broker_id), nodes.encode_broker(registration), ephemeral=True, make_parents=True)
+    registration = nodes.BrokerRegistration(listeners.advertised, now_ms, rack)
+    await znodes.create(paths.broker(broker_id), registration.encode(), ephemeral=True)
     stat = await znodes.exists(paths.broker(broker_id))
     return stat.czxid if stat else -1
 
 
 async def prepare_tree(znodes: ZnodeStore) -> None:
     """The nodes whose children are listed must be there."""
-    for path in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_BROKERS, paths.DELETE_TOPICS, paths.BROKER_IDS):
+    for path in paths.PERSISTENT:
         if not await znodes.exists(path):
-            await put(znodes, path, b"")
+            await znodes.create(path, make_parents=True)

@@ -58,7 +58,7 @@ class Maintenance:
             except Exception:
                 logger.exception("%s failed; it is tried again in %d ms", name, pause_ms)
 
-    async def _each(self, step: Callable[[Partition], None]) -> None:
+    async def _each(self, step: Callable[[Partition], object]) -> None:
         for count, partition in enumerate(list(self._replicas)):
             if count % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)

@@ -39,6 +39,9 @@ def run_broker(properties: Mapping[str, str]) -> int:
         import uvloop  # noqa: PLC0415 -- only a broker needs it
 
         uvloop.run(_serve(config))
+    except ConfigError as error:
+        logger.error("%s", error)
+        return EXIT_BAD_CONFIG
     except (CannotListenError, StoreError, ZnodeError, OSError) as error:
         logger.error("the broker cannot run: %s", error)
         return EXIT_FAILED

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
-from tidelog.types import ProducerId
+from tidelog.types import BrokerId, ProducerId
 from tidelog.znodes import nodes, paths
 from tidelog.znodes.errors import BadVersion, NodeExists, NoNode
 
@@ -46,15 +46,15 @@ class ProducerIds:
             except NoNode:
                 first, version = 0, -1
             else:
-                first, version = nodes.decode_producer_id_block(data).last + 1, stat.version
+                first, version = nodes.ProducerIdBlock.decode(paths.PRODUCER_ID_BLOCK, data).last + 1, stat.version
             if first > LAST_ID - BLOCK_SIZE:
                 raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been given out")
-            block = nodes.ProducerIdBlock(self._broker_id, first, first + BLOCK_SIZE - 1)
+            block = nodes.ProducerIdBlock(BrokerId(self._broker_id), first, first + BLOCK_SIZE - 1)
             try:
                 if version < 0:
-                    await self._znodes.create(paths.PRODUCER_ID_BLOCK, nodes.encode_producer_id_block(block))
+                    await self._znodes.create(paths.PRODUCER_ID_BLOCK, block.encode())
                 else:
-                    await self._znodes.set(paths.PRODUCER_ID_BLOCK, nodes.encode_producer_id_block(block), version)
+                    await self._znodes.set(paths.PRODUCER_ID_BLOCK, block.encode(), version)
             except (BadVersion, NodeExists):
                 continue  # another broker was faster
             self._next, self._end = block.first, block.last + 1

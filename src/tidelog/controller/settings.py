@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 CLUSTER_DEFAULT = ""
 """The broker resource that stands for all brokers."""
 
-_CLUSTER_DEFAULT_NODE = "<default>"
-
 
 class Settings:
     def __init__(
@@ -47,9 +45,10 @@ class Settings:
 
     async def load(self) -> None:
         for child in await self._znodes.children(paths.CONFIG_BROKERS):
-            data, _stat = await self._znodes.get(paths.broker_config(child))
-            resource = CLUSTER_DEFAULT if child == _CLUSTER_DEFAULT_NODE else child
-            self._image.broker_settings[resource] = nodes.decode_config(data)
+            path = f"{paths.CONFIG_BROKERS}/{child}"
+            data, _stat = await self._znodes.get(path)
+            resource = CLUSTER_DEFAULT if child == paths.DEFAULT_ENTITY else child
+            self._image.broker_settings[resource] = nodes.decode_config(path, data)
         self._rebuild_broker_config()
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
@@ -87,7 +86,8 @@ class Settings:
             validate_broker_overrides(changed, per_broker=resource != CLUSTER_DEFAULT)
             if validate_only:
                 return
-            await put(self._znodes, broker_config_path(resource), nodes.encode_config(settings))
+            path = paths.broker_config(None if resource == CLUSTER_DEFAULT else int(resource))
+            await put(self._znodes, path, nodes.encode_config(settings))
             self._image.broker_settings[resource] = settings
             self._rebuild_broker_config()
             for topic in self._image.topics.values():
@@ -98,10 +98,6 @@ class Settings:
             default=self._image.broker_settings.get(CLUSTER_DEFAULT, {}),
             broker=self._image.broker_settings.get(str(self.broker.broker_id), {}),
         )
-
-
-def broker_config_path(resource: str) -> str:
-    return paths.broker_config(resource or _CLUSTER_DEFAULT_NODE)
 
 
 async def put(znodes: ZnodeStore, path: str, data: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.config.alter import validate_topic_overrides
 from tidelog.controller.image import PartitionImage, TopicImage
 from tidelog.controller.topic_rules import check_free, check_name, plan_assignment, plan_growth
-from tidelog.types import TopicPartition, new_topic_id
+from tidelog.types import BrokerId, LeaderEpoch, TopicPartition, new_topic_id
 from tidelog.znodes import nodes, paths
 from tidelog.znodes.store import Create, Delete, Operation, SetData
 
@@ -75,19 +75,17 @@ class Topics:
             await self._erase(name)
 
     async def _load_topic(self, name: str) -> TopicImage:
-        data, _stat = await self._znodes.get(paths.topic(name))
-        stored = nodes.decode_topic(data)
+        path, settings_path = paths.topic(name), paths.topic_config(name)
+        stored = nodes.TopicAssignment.decode(path, (await self._znodes.get(path))[0])
         settings: dict[str, str] = {}
-        if await self._znodes.exists(paths.topic_config(name)):
-            settings = nodes.decode_config((await self._znodes.get(paths.topic_config(name)))[0])
+        if await self._znodes.exists(settings_path):
+            settings = nodes.decode_config(settings_path, (await self._znodes.get(settings_path))[0])
         topic = TopicImage(name, stored.topic_id, [], settings)
-        states = await self._znodes.get_many(
-            [paths.partition_state(name, partition) for partition in range(len(stored.partitions))]
-        )
-        for partition, found in enumerate(states):
+        state_paths = [paths.partition_state(name, partition) for partition in range(len(stored.partitions))]
+        for partition, found in enumerate(await self._znodes.get_many(state_paths)):
             if found is None:
                 break
-            state = nodes.decode_partition_state(found[0])
+            state = nodes.PartitionState.decode(state_paths[partition], found[0])
             topic.partitions.append(
                 PartitionImage(
                     tuple(stored.partitions[partition]),
@@ -129,8 +127,8 @@ class Topics:
             await self._write(
                 [
                     Create(paths.topic_config(topic.name), nodes.encode_config(topic.settings)),
-                    Create(paths.topic(topic.name), nodes.encode_topic(topic.topic_id, assignment)),
-                    Create(paths.topic_partitions(topic.name), b""),
+                    Create(paths.topic(topic.name), _assignment_node(topic.topic_id, assignment)),
+                    Create(paths.partitions(topic.name), b""),
                 ]
             )
             await self._add_partitions(topic, assignment)
@@ -149,7 +147,7 @@ class Topics:
                 return
             have = len(topic.partitions)
             whole = tuple(partition.replicas for partition in topic.partitions) + added
-            await self._write([SetData(paths.topic(name), nodes.encode_topic(topic.topic_id, whole))])
+            await self._write([SetData(paths.topic(name), _assignment_node(topic.topic_id, whole))])
             await self._add_partitions(topic, added)
             self._image.touch()
             self._host(topic, have)
@@ -188,10 +186,10 @@ class Topics:
         fresh = _fresh_partitions(added)
         for index, partition in enumerate(fresh, len(topic.partitions)):
             state = nodes.PartitionState(
-                partition.leader, partition.leader_epoch, partition.isr, self._controller_epoch
+                BrokerId(partition.leader), LeaderEpoch(partition.leader_epoch), partition.isr, self._controller_epoch
             )
             operations.append(Create(paths.partition(topic.name, index), b""))
-            operations.append(Create(paths.partition_state(topic.name, index), nodes.encode_partition_state(state)))
+            operations.append(Create(paths.partition_state(topic.name, index), state.encode()))
         await self._write(operations)
         topic.partitions.extend(fresh)
 
@@ -215,6 +213,10 @@ class Topics:
         rest = iter(operations)
         while chunk := list(islice(rest, OPERATIONS_PER_MULTI)):
             await self._znodes.multi(chunk)
+
+
+def _assignment_node(topic_id: TopicId, assignment: Assignment) -> bytes:
+    return nodes.TopicAssignment(topic_id, dict(enumerate(assignment))).encode()
 
 
 def _fresh_partitions(assignment: Assignment) -> list[PartitionImage]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.handler import CLOSE, NO_REPLY, Answer, Context, Handler, Silence, Waiting
+from tidelog.records.compression import InflatedTooLarge
+from tidelog.records.header import peek
 from tidelog.records.validate import InvalidRecord, check_produced, deep_check, needs_deep_check
 from tidelog.replication.waiting import ProduceWait
 from tidelog.wire.messages.produce import (
@@ -33,17 +35,28 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 
+_INLINE_BYTES_MAX = 32 << 10
+_INLINE_INFLATED_BYTES_MAX = 512 << 10
+"""Batches within these bounds are inflated on the spot: that takes less time than handing them to a thread."""
+
 
 class _Part:
     """One partition's batch on its way through the handler."""
 
-    __slots__ = ("batch", "header", "partition", "reply")
+    __slots__ = ("batch", "header", "partition", "reply", "unchecked")
 
     def __init__(self, reply: PartitionProduceResponse) -> None:
         self.reply = reply
         self.partition: Partition | None = None
         self.batch: memoryview = memoryview(b"")
         self.header: BatchHeader | None = None
+        self.unchecked = False
+        """Its records must be looked at, in a thread."""
+
+    def replace(self, checked: memoryview) -> None:
+        """Takes what a deep check says the log should store."""
+        if checked is not self.batch:
+            self.batch, self.header = checked, peek(checked)
 
 
 def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
@@ -72,7 +85,7 @@ def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
 
 
 def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: object) -> bool:
-    """Finds the partition and checks the batch by its header; True if its records must be looked at too."""
+    """Finds the partition and checks the batch; True if its records must be looked at in a thread first."""
     if req.acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {req.acks}")
     services = ctx.services
@@ -84,7 +97,14 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
     if header.transactional:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
     part.partition, part.batch, part.header = partition, batch, header
-    return needs_deep_check(header, config)
+    if needs_deep_check(header, config):
+        part.unchecked = len(batch) > _INLINE_BYTES_MAX
+        if not part.unchecked:
+            try:
+                part.replace(deep_check(batch, header, config, _INLINE_INFLATED_BYTES_MAX))
+            except InflatedTooLarge:
+                part.unchecked = True
+    return part.unchecked
 
 
 async def _handle_deep(
@@ -93,19 +113,13 @@ async def _handle_deep(
     """Takes records apart in a thread where a topic's settings or compression ask for it, then appends as usual."""
     loop = ctx.services.loop
     for part in parts:
-        if part.partition is None or part.header is None:
+        if not part.unchecked or part.partition is None or part.header is None:
             continue
         config = part.partition.log.config
-        if not needs_deep_check(part.header, config):
-            continue
         try:
-            checked = await loop.run_in_executor(ctx.services.blocking, deep_check, part.batch, part.header, config)
+            part.replace(await loop.run_in_executor(ctx.services.blocking, deep_check, part.batch, part.header, config))
         except BrokerError as error:
             _refuse(part, error)
-            continue
-        if checked is not part.batch:
-            part.batch = checked if isinstance(checked, memoryview) else memoryview(bytearray(checked))
-            part.header = check_produced(part.batch, config, ctx.services.clock.now_ms())
     return _append_all(ctx, req, reply, parts)
 
 
