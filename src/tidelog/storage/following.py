@@ -1,0 +1,89 @@
+"""Taking a leader's batches as they are: offsets, epochs and producers are already decided.
+
+A fetch reply holds many batches and may end inside one. They are checked again (a network is not a disk, but both
+damage bytes) and written in as few writes as segments allow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.records.header import BatchHeader, crc_ok
+from tidelog.records.record import iter_batches
+from tidelog.storage import rolling
+from tidelog.storage.replay import replay
+
+if TYPE_CHECKING:
+    from tidelog.storage.log import Log
+
+
+class Followed(NamedTuple):
+    """`first_offset` is -1 if the buffer held no whole batch."""
+
+    first_offset: int
+    next_offset: int
+    size_bytes: int
+
+
+class _Piece(NamedTuple):
+    start: int
+    header: BatchHeader
+
+
+def append(log: Log, buffer: bytes | bytearray | memoryview, now_ms: int) -> Followed:
+    view = memoryview(buffer)
+    pieces = _check(view, log.log_end_offset)
+    if not pieces:
+        return Followed(-1, log.log_end_offset, 0)
+    done = 0
+    while done < len(pieces):
+        done += _append_run(log, view, pieces[done:], now_ms)
+    last = pieces[-1]
+    return Followed(pieces[0].header.base_offset, last.header.next_offset, last.start + last.header.size)
+
+
+def _check(view: memoryview, expected: int) -> list[_Piece]:
+    """Offsets may jump, since a leader's log may be compacted, but never go back."""
+    pieces: list[_Piece] = []
+    start = 0
+    for header, _ in iter_batches(view):
+        if not crc_ok(view, start, header.size):
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} arrived damaged: fetch it again"
+            )
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"a batch at offset {header.base_offset} cannot follow offset {expected - 1}: truncate first",
+            )
+        pieces.append(_Piece(start, header))
+        start += header.size
+        expected = header.next_offset
+    return pieces
+
+
+def _append_run(log: Log, view: memoryview, pieces: list[_Piece], now_ms: int) -> int:
+    """Write the leading pieces that fit one segment, in one write. Returns how many."""
+    first = pieces[0]
+    head = first.header
+    segment = log.segment_for(head.size, head.base_offset, head.last_offset, head.max_timestamp, now_ms)
+    count, size = 1, head.size
+    for piece in pieces[1:]:
+        if rolling.is_full(segment, log.config, size + piece.header.size, piece.header.last_offset):
+            break
+        count += 1
+        size += piece.header.size
+    position = log.write(segment, view[first.start : first.start + size], size)
+    for start, header in pieces[:count]:
+        segment.note(
+            position + start - first.start,
+            header.size,
+            header.last_offset,
+            header.max_timestamp,
+            log.config.index_interval_bytes,
+        )
+        log.epochs.assign(header.leader_epoch, header.base_offset)
+        replay(log.producers, header, now_ms)
+    log.wrote(segment, pieces[count - 1].header.next_offset, now_ms)
+    return count

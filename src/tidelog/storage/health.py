@@ -1,0 +1,62 @@
+"""Whether a log can be used, and what a failing file system looks like to whoever asked for something."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.storage.walk import Damage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_log = logging.getLogger(__name__)
+
+
+class Health:
+    """Well until `fail`: from then on every `check` refuses. `during` turns I/O failures into refusals."""
+
+    __slots__ = ("_name", "failure")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.failure: str | None = None
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self._name} is out of service since {self.failure}: repair the disk and restart the broker",
+            )
+
+    def fail(self, reason: str) -> None:
+        """Nobody knows what is on the disk any more: only a restart, which reads it, can tell."""
+        if self.failure is None:
+            self.failure = reason
+            _log.error("%s is taken out of service: %s", self._name, reason)
+
+    def refusal(self, action: str, error: OSError | Damage) -> BrokerError:
+        """What to raise when the file system failed, but the log is still what it was."""
+        _log.error("%s: could not %s: %s", self._name, action, error)
+        return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._name}: could not {action}: {error}")
+
+    def during(self, action: str) -> During:
+        return During(self, action)
+
+
+class During:
+    """`with health.during("roll"):` OSError and Damage come out as KAFKA_STORAGE_ERROR."""
+
+    __slots__ = ("_action", "_health")
+
+    def __init__(self, health: Health, action: str) -> None:
+        self._health = health
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if isinstance(error, OSError | Damage):
+            raise self._health.refusal(self._action, error) from error

@@ -1,0 +1,69 @@
+"""Cutting the end of a log off, as a follower does when its leader has something else there.
+
+The order keeps a crash harmless: no recovery point on disk may lie beyond the cut, and segments that were taken out
+must not come back beside what is written in their place.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.storage.producers import Producers
+from tidelog.storage.replay import producers_at
+from tidelog.storage.segment import Segment, remove_files
+
+if TYPE_CHECKING:
+    from tidelog.storage.log import Log
+
+_log = logging.getLogger(__name__)
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> None:
+    """Cut before the batch that holds `offset`: the log ends there or, within a gap, at `offset`."""
+    _log.info("%s: cutting from %d to %d", log.topic_partition, log.log_end_offset, offset)
+    _remove(log, log.segments.drop_from(offset))
+    if not len(log.segments):
+        _start_over(log, offset, now_ms)
+        return
+    active = log.segments.active
+    place = active.find(offset)
+    end_offset = offset
+    if place is not None:
+        end_offset = min(offset, place.base_offset)
+        active.truncate(place.position, end_offset)
+        log.durability.add_file(active.file.get())
+    log.log_end_offset = end_offset
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.durability.truncated(end_offset)
+    log.epochs.truncate_end(end_offset)
+    log.snapshots.remove_after(end_offset)
+    log.producers = producers_at(end_offset, log.segments, log.snapshots, now_ms)
+
+
+def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> None:
+    """Empty the log; the next record will have `offset`."""
+    _log.info("%s: emptying, to go on at %d", log.topic_partition, offset)
+    _remove(log, log.segments.drop_from(0))
+    _start_over(log, offset, now_ms)
+
+
+def _start_over(log: Log, offset: int, now_ms: int) -> None:
+    log.snapshots.remove_after(-1)
+    log.segments.start_over(offset, now_ms)
+    log.log_start_offset = log.log_end_offset = offset
+    log.durability.truncated(offset)
+    log.durability.flushed_offset = offset
+    log.epochs.truncate_end(0)
+    log.producers = Producers()
+    log.room.fs.sync_dir(log.directory)
+
+
+def _remove(log: Log, gone: list[Segment]) -> None:
+    """At once and durably, newest first: whatever a crash leaves is a shorter log, never one with a foreign end."""
+    for segment in gone:
+        segment.discard()
+        remove_files(log.room.fs, segment.stem)
+        log.snapshots.remove(segment.base_offset)
+    if gone:
+        log.room.fs.sync_dir(log.directory)
