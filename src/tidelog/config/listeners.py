@@ -93,6 +93,14 @@ class ListenerSet(NamedTuple):
         )
 
 
+def split_listener(text: str) -> tuple[str, str, int] | None:
+    """Name in capitals, host and port of `NAME://host:port`; None if the text has not that form."""
+    match = _LISTENER.match(text)
+    if not match or int(match[4]) > 65_535:
+        return None
+    return match[1].upper(), match[2] or match[3] or "", int(match[4])
+
+
 def parse_listeners(
     listeners: Sequence[str],
     *,
@@ -154,11 +162,11 @@ def _parse_endpoints(
 ) -> tuple[Endpoint, ...]:
     endpoints: list[Endpoint] = []
     for text in texts:
-        match = _LISTENER.match(text)
-        if not match or int(match[4]) > 65_535:
+        parts = split_listener(text)
+        if parts is None:
             problems.append(f"{key}: {text!r} must be NAME://host:port, for example PLAINTEXT://:9092.")
             continue
-        name = match[1].upper()
+        name, host, port = parts
         if name not in protocols:
             problems.append(
                 f"{key}: listener {name} has no security protocol. Add {name}:PLAINTEXT (or SSL, SASL_PLAINTEXT, "
@@ -167,7 +175,7 @@ def _parse_endpoints(
         elif any(endpoint.name == name for endpoint in endpoints):
             problems.append(f"{key}: listener {name} is there twice. Give each its own name.")
         else:
-            endpoints.append(Endpoint(name, protocols[name], match[2] or match[3] or "", int(match[4])))
+            endpoints.append(Endpoint(name, protocols[name], host, port))
     return tuple(endpoints)
 
 
