@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"tidelog: {message}", file=sys.stderr)
+    click.echo(f"tidelog: {message}", err=True)
     return code
 
 
