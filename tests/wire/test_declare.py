@@ -188,6 +188,16 @@ def test_a_known_tag_must_fill_its_size(section: str) -> None:
         decode(Sample, bytes.fromhex("ff" + "00000001 00" + "01" + section) + bytes(8), 3)
 
 
+def test_an_unknown_tag_must_not_reach_past_the_end() -> None:
+    with pytest.raises(DecodeError, match="claims 5 bytes where 1 are left"):
+        decode(Sample, bytes.fromhex("ff 00000001 00 01" + "01 0a 05 00"), 3)
+
+
+def test_more_tags_than_bytes_are_refused_without_trying() -> None:
+    with pytest.raises(DecodeError, match="4294967295 items where 2 bytes"):
+        decode(Sample, bytes.fromhex("ff 00000001 00 01" + "ffffffff0f" + "0a 00"), 3)
+
+
 def test_overlapping_tags_cannot_multiply_the_work() -> None:
     """Ten thousand tags of size nought, each claiming to be a list that runs over all that follow."""
     count = 10_000

@@ -150,6 +150,11 @@ def test_text_that_is_not_utf_8_is_refused() -> None:
         decode(Sized, b"\x00\x02\xc3\x28" + b"\xff" * 8, PLAIN)
 
 
+def test_the_items_of_a_list_are_never_null() -> None:
+    with pytest.raises(DecodeError, match="names must not be null"):
+        decode(Names, b"\x03" + b"\x02a" + b"\x00" + b"\x00", 0)
+
+
 def test_a_list_is_limited_even_when_the_bytes_are_there() -> None:
     count = ARRAY_ELEMENTS_MAX + 1
     with pytest.raises(DecodeError, match="items"):
