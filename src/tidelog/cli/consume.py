@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
 from tidelog.cli.options import bootstrap_option
+from tidelog.cli.record_json import record_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,24 +147,5 @@ async def _starts(
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    document = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": json_text(record.key),
-        "value": json_text(record.value),
-        "headers": [
-            [json_text(name.encode("utf-8", "surrogateescape")), json_text(value)] for name, value in record.headers
-        ],
-    }
+    document = {"topic": record.topic, "partition": record.partition, **record_fields(record)}
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-
-
-def json_text(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import human_bytes
+from tidelog.cli.record_json import header_name, record_fields
 
 if TYPE_CHECKING:
     from tidelog.cli.segment_files import Finding
@@ -92,7 +93,7 @@ def _record_line(record: Record) -> str:
     parts = [f"offset={record.offset}", f"timestamp={record.timestamp}"]
     parts.append(f"key={_bytes_shown(record.key)}")
     parts.append(f"value={_bytes_shown(record.value)}")
-    parts += [f"{name}: {_bytes_shown(value)}" for name, value in record.headers]
+    parts += [f"{_bytes_shown(header_name(name))}: {_bytes_shown(value)}" for name, value in record.headers]
     return "  ".join(parts)
 
 
@@ -104,19 +105,8 @@ def _bytes_shown(data: bytes | None) -> str:
 
 
 def _document(path: Path, finding: Finding) -> dict[str, Any]:
-    from tidelog.cli.consume import json_text  # noqa: PLC0415
-
     document: dict[str, Any] = {"file": str(path), "kind": finding.kind, "at": finding.position, **finding.fields}
     document["damage"] = finding.damage
     if finding.records:
-        document["content"] = [
-            {
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "key": json_text(record.key),
-                "value": json_text(record.value),
-                "headers": [[name, json_text(value)] for name, value in record.headers],
-            }
-            for record in finding.records
-        ]
+        document["content"] = [record_fields(record) for record in finding.records]
     return document

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from tidelog.storage.fs import RealFile, read_fully
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tidelog.records.header import BatchHeader
     from tidelog.records.record import Record
@@ -133,6 +133,8 @@ def dump_offset_index(path: Path) -> Iterator[Finding]:
 
 
 def _index_damage(log: RealFile, offset: int, position: int) -> str | None:
+    if position < 0:
+        return "it points before the log"
     try:
         place = walk.place_at(log, position, log.size())
     except walk.Damage as damage:
