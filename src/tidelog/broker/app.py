@@ -55,6 +55,8 @@ class Broker:
         self._clock: Clock = clock or SystemClock()
         self._executors: list[ThreadPoolExecutor] = []
         self._store: LogStore | None = None
+        self._replicas: Replicas | None = None
+        """Set once all logs are open: before that, a clean stop must not be claimed for them."""
         self._znodes: ZnodeStore | None = None
         self._maintenance: Maintenance | None = None
         self._listeners: list[Listener] = []
@@ -100,6 +102,7 @@ class Broker:
         await topics.load()
         await self._open_logs(store, image, settings)
         topics.host_all(replicas)
+        self._replicas = replicas
         services = Services(
             broker_id=config.broker_id,
             clock=clock,
@@ -174,8 +177,10 @@ class Broker:
         loop = asyncio.get_running_loop()
         for executor in self._executors:
             await loop.run_in_executor(None, executor.shutdown)
-        if self._store:
-            await loop.run_in_executor(None, self._store.close)
+        if self._store and self._replicas:
+            await loop.run_in_executor(None, self._store.close, self._replicas.high_watermarks())
+        elif self._store:
+            self._store.abandon()
         if self._znodes:
             await self._znodes.close()
 

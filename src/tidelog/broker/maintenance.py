@@ -87,7 +87,8 @@ class Maintenance:
         self._store.run_maintenance(now_ms)
 
     async def _checkpoint(self) -> None:
-        self._store.write_checkpoints()
+        ticket = self._store.prepare_checkpoints(self._replicas.high_watermarks())
+        await asyncio.get_running_loop().run_in_executor(None, ticket.write)
 
     async def _expire_producers(self) -> None:
         expiration_ms, now_ms = self._config().producer_id_expiration_ms, self._clock.now_ms()

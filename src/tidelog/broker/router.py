@@ -7,7 +7,6 @@ known, closes the connection, as Kafka does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import BrokerError, ErrorCode
@@ -22,6 +21,7 @@ from tidelog.wire.headers import encode_response, read_request_header, skip_head
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Coroutine
 
     from tidelog.handlers.handler import Handler, Services
     from tidelog.net.connection import Connection
@@ -59,9 +59,9 @@ class Router:
             answer = _refusal(handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
         if isinstance(answer, handler.response):
             return _encode(answer, header)
-        if isinstance(answer, Coroutine):
-            return self._finish(answer, handler, request, header)
-        return self._later(answer, header)
+        if isinstance(answer, Waiting | Silence):
+            return self._later(answer, header)
+        return self._finish(answer, handler, request, header)
 
     async def _finish(
         self, coroutine: Coroutine[Any, Any, Any], handler: Handler[Any, Any], request: Message, header: RequestHeader

@@ -70,6 +70,9 @@ class Replicas:
             if partition.topic_partition.topic == topic:
                 partition.log.config = config
 
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {each: partition.high_watermark for each, partition in self._partitions.items()}
+
     @property
     def commit(self) -> GroupCommit:
         return self._commit
