@@ -140,9 +140,18 @@ class EmbeddedHome:
         return await asyncio.shield(write.done)
 
     async def _commit_waiting(self) -> None:
+        batch: list[_Write] = []
         try:
             while self._waiting:
-                await self._commit_batch(self._next_batch())
+                batch = self._next_batch()
+                await self._commit_batch(batch)
+        except BaseException as error:
+            # Our own bug, or the loop is ending: nobody may wait for ever for what nobody will do.
+            failure = StoreUnavailable(f"the coordination store stopped: {error!r}")
+            for write in batch:
+                _settle(write.done, failure)
+            self._fail(failure)
+            raise
         finally:
             self._committer = None
 
@@ -194,6 +203,8 @@ class EmbeddedHome:
 
 
 def _settle(done: asyncio.Future[Outcome], outcome: Outcome | ZnodeError) -> None:
+    if done.done():
+        return
     if isinstance(outcome, Outcome):
         done.set_result(outcome)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,7 +17,6 @@ from tidelog.znodes.path_rules import ROOT, parent_of
 from tidelog.znodes.tree import EMPTY_ROOT, Changes, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 _APPLICATION_ID = 0x54444C5A  # "TDLZ": tells our files from other SQLite databases
@@ -25,14 +25,30 @@ _FORMAT_VERSION = 1
 _SCHEMA = """
 CREATE TABLE nodes (
     path TEXT PRIMARY KEY, data BLOB NOT NULL, czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL,
-    ctime_ms INTEGER NOT NULL, mtime_ms INTEGER NOT NULL, version INTEGER NOT NULL, children_created INTEGER NOT NULL
+    ctime_ms INTEGER NOT NULL, mtime_ms INTEGER NOT NULL, version INTEGER NOT NULL, children_created INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE progress (zxid INTEGER NOT NULL);
 INSERT INTO progress VALUES (0);
 """
-_COLUMNS = "path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, children_created"
+_COLUMNS = "path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, children_created, checksum"
 
-_Row = tuple[str, bytes, int, int, int, int, int, int, int]
+_Row = tuple[str, bytes, int, int, int, int, int, int, int, int]
+
+
+def _checksum(path: str, node: Node) -> int:
+    """SQLite notices damage to its own structure only, not to what it stores."""
+    return zlib.crc32(node.data, zlib.crc32(f"{path}{node[1:8]}".encode()))
+
+
+def _rolled_back(connection: sqlite3.Connection, error: sqlite3.Error) -> sqlite3.Error:
+    """The error to report: a transaction that cannot even be undone is worse than what stopped it."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as worse:
+        return worse
+    return error
 
 
 class Loaded(NamedTuple):
@@ -65,6 +81,7 @@ class SqliteJournal:
         self.path = path
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="znodes")
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
 
     async def open(self) -> Loaded:
         """Reads everything. Raises StoreInUse, StoreDamaged or StoreUnavailable, each saying what to do."""
@@ -76,9 +93,14 @@ class SqliteJournal:
             raise
 
     async def commit(self, changes: Changes, zxid: int) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
         await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, changes, zxid)
 
     async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
@@ -117,43 +139,47 @@ class SqliteJournal:
             raise self._damaged(verdict)
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
-        rows: Iterable[_Row] = connection.execute(f"SELECT {_COLUMNS} FROM nodes")  # noqa: S608 - our own constant
-        nodes = {
-            path: Node(data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, num_children=0, owner=0)
-            for path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created in rows
-        }
-        nodes.setdefault(ROOT, EMPTY_ROOT)
-        counts = dict.fromkeys(nodes, 0)
-        for path in nodes:
+        rows: list[_Row] = connection.execute(f"SELECT {_COLUMNS} FROM nodes").fetchall()  # noqa: S608 - our constant
+        counts = dict.fromkeys((row[0] for row in rows), 0)
+        counts.setdefault(ROOT, 0)
+        for path in counts:
             if path != ROOT:
                 parent = parent_of(path)
                 if parent not in counts:
                     raise self._damaged(f"node {path} has no parent")
                 counts[parent] += 1
+        nodes = {ROOT: EMPTY_ROOT}
+        for row in rows:
+            path, checksum = row[0], row[9]
+            node = Node(*row[1:9], counts[path], 0)
+            if _checksum(path, node) != checksum:
+                raise self._damaged(f"node {path} does not fit its checksum")
+            nodes[path] = node
         progress = connection.execute("SELECT zxid FROM progress").fetchone()
         if progress is None:
             raise self._damaged("it does not know how far it was written")
-        return Loaded({path: node._replace(num_children=counts[path]) for path, node in nodes.items()}, progress[0])
+        return Loaded(nodes, progress[0])
 
     def _commit(self, changes: Changes, zxid: int) -> None:
         connection = self._connection
-        if connection is None:
-            raise StoreUnavailable(f"{self.path} is closed")
-        kept = [(path, *node[:8]) for path, node in changes.items() if node is not None and not node.owner]
+        assert connection is not None
+        kept = [
+            (path, *node[:8], _checksum(path, node))
+            for path, node in changes.items()
+            if node is not None and not node.owner
+        ]
         gone = [(path,) for path, node in changes.items() if node is None or node.owner]
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("DELETE FROM nodes WHERE path=?", gone)
             connection.executemany(
-                f"INSERT OR REPLACE INTO nodes ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",  # noqa: S608 - as above
+                f"INSERT OR REPLACE INTO nodes ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - as above
                 kept,
             )
             connection.execute("UPDATE progress SET zxid=?", (zxid,))
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise self._explained(error) from error
+            raise self._explained(_rolled_back(connection, error)) from error
 
     def _close(self) -> None:
         if self._connection is not None:

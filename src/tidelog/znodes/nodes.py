@@ -106,7 +106,7 @@ class TopicAssignment:
             try:
                 topic_id = parse_topic_id(payload.text("topic_id"))
             except ValueError as error:
-                raise NodeFormatError(f"{node}: {error}") from None
+                raise NodeFormatError(f"{node}: field 'topic_id' is no topic id: {error}") from None
         return cls(
             topic_id,
             partitions=payload.integer_lists("partitions"),
