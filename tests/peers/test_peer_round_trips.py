@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drivers import Peer, Received, Record
-    from peer_fixtures import Broker, CreateTopic
+    from peer_brokers import Broker, CreateTopic
 
 pytestmark = pytest.mark.peers
 pytest_plugins = ["peer_fixtures"]
