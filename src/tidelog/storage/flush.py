@@ -189,6 +189,12 @@ class Durability:
         self.dirty_since_ms = -1
         return self._ticket
 
+    def forget_ticket(self, epochs: Epochs) -> None:
+        """Nobody will bring it back: the next flush does its work again."""
+        if self._ticket is not None:
+            self._ticket = None
+            epochs.changed = True
+
     def finish(self, ticket: FlushTicket, epochs: Epochs) -> None:
         """Take the ticket back. What it covered counts as flushed, unless it failed or the log was cut meanwhile."""
         assert ticket is self._ticket, "this ticket was not given out here"

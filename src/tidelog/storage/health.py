@@ -17,24 +17,28 @@ _log = logging.getLogger(__name__)
 class Health:
     """Well until `fail`: from then on every `check` refuses. `during` turns I/O failures into refusals."""
 
-    __slots__ = ("_name", "failure")
+    __slots__ = ("_name", "closed", "failure")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.failure: str | None = None
+        self.closed = False
 
     def check(self) -> None:
         if self.failure is not None:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self._name} is out of service since {self.failure}: repair the disk and restart the broker",
-            )
+            advice = "" if self.closed else ": repair the disk and restart the broker"
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._name}: {self.failure}{advice}")
 
     def fail(self, reason: str) -> None:
         """Nobody knows what is on the disk any more: only a restart, which reads it, can tell."""
         if self.failure is None:
             self.failure = reason
             _log.error("%s is taken out of service: %s", self._name, reason)
+
+    def close(self) -> None:
+        """Nothing is wrong, but there is nothing to be had here any more."""
+        self.closed = True
+        self.failure = self.failure or "the log is closed"
 
     def refusal(self, action: str, error: OSError | Damage) -> BrokerError:
         """What to raise when the file system failed, but the log is still what it was."""

@@ -62,6 +62,8 @@ class Room(NamedTuple):
     memory: IndexMemory
     before_truncation: Callable[[TopicPartition, int], None]
     """Makes sure that no recovery point on disk lies beyond the offset it is given."""
+    log_start_moved: Callable[[TopicPartition, int], None]
+    """Writes down, durably, that the records before the offset were deleted."""
 
 
 class Log:
@@ -100,6 +102,11 @@ class Log:
         self.durability = Durability(room.fs, self.directory, parent, content.flushed_offset)
         self.doomed = Doomed(room.fs)
         self._health = Health(str(topic_partition))
+
+    def create_directory(self) -> None:
+        """Make the partition's place on disk; durable with the first flush."""
+        with self._health.during("create the partition"):
+            self.durability.create_directory(self.topic_id)
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -297,6 +304,8 @@ class Log:
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """Take the ticket back from the thread that synced it: `flushed_offset` moves up, or the log has failed."""
+        if self._health.closed:
+            return  # it was deleted under the thread's feet
         self.durability.finish(ticket, self.epochs)
         assert self.durability.flushed_offset <= self.log_end_offset, "flushed more than was written"
         if ticket.error is not None:
@@ -337,14 +346,17 @@ class Log:
         return choice.oldest
 
     def advance_log_start(self, offset: int) -> None:
-        """Records before `offset` are deleted. Their space comes back with the next retention run."""
+        """Records before `offset` are deleted, durably. Their space comes back with the next retention run."""
         self._health.check()
         if not 0 <= offset <= self.log_end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"cannot delete {self.topic_partition} up to {offset}: it ends at {self.log_end_offset}",
             )
-        self._move_log_start(offset)
+        if offset > self.log_start_offset:
+            with self._health.during("delete records"):
+                self.room.log_start_moved(self.topic_partition, offset)
+            self._move_log_start(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, batches that only begin before it included."""
@@ -384,6 +396,7 @@ class Log:
     def prepare_close(self) -> FlushTicket | None:
         """Write what a clean start reads instead of the segments. The ticket makes it, and all data, durable."""
         self._health.check()
+        self.durability.forget_ticket(self.epochs)
         with self._health.during("close"):
             for file in [file for segment in self.segments for file in segment.save_indexes()]:
                 self.durability.add_file(file)
@@ -394,18 +407,15 @@ class Log:
                 self.snapshots.prune(self.segments.base_offsets)
         return self.begin_flush()
 
-    def finish_close(self, ticket: FlushTicket | None) -> None:
-        if ticket is not None:
-            self.finish_flush(ticket)
-        self.abandon()
-
     def close(self) -> None:
         """Flush everything and let go of all files, blocking."""
         ticket = self.prepare_close()
         if ticket is not None:
             ticket.sync()
-        self.finish_close(ticket)
+            self.finish_flush(ticket)
+        self.abandon()
 
     def abandon(self) -> None:
-        """Let go of all files as they are."""
+        """Let go of all files as they are: the log is closed or deleted."""
         self.segments.discard()
+        self._health.close()

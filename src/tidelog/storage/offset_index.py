@@ -57,6 +57,11 @@ class OffsetIndex:
     def loaded(self) -> bool:
         return self._offsets is not None
 
+    @property
+    def saved_entries(self) -> int:
+        """What the file holds; -1 if it is missing or damaged."""
+        return self._saved
+
     def __len__(self) -> int:
         return max(0, self._saved) if self._offsets is None else len(self._offsets)
 

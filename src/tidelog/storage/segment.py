@@ -159,14 +159,19 @@ class Segment:
         """Walk the whole segment. Raises Damage, with nothing changed, if the log itself cannot be walked."""
         for _ in headers(self.file.get(), 0, self.size):
             pass  # a bad batch is no reason to throw away an index that leads past it
+        self.begin_rebuild()
+        for position, header in headers(self.file.get(), 0, self.size):
+            self.note(position, header.size, header.last_offset, header.max_timestamp, index_interval_bytes)
+        self._note_time()
+
+    def begin_rebuild(self) -> None:
+        """Forget what the indexes say; every batch is to be noted again, from the first on."""
         self.index.clear()
         self.times.clear()
         self._changed = True
         self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
         self._unindexed_bytes = 0
-        for position, header in headers(self.file.get(), 0, self.size):
-            self.note(position, header.size, header.last_offset, header.max_timestamp, index_interval_bytes)
-        self._note_time()
 
     # -- finding ------------------------------------------------------------------------------------------------
 

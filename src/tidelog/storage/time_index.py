@@ -38,6 +38,11 @@ class TimeIndex:
     def path(self) -> str:
         return self._stem + SUFFIX
 
+    @property
+    def saved_entries(self) -> int:
+        """What the file holds; -1 if it is missing or damaged."""
+        return self._saved
+
     def __len__(self) -> int:
         return max(0, self._saved) + len(self._tail) // ENTRY_SIZE
 

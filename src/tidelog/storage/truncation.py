@@ -38,6 +38,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     log.durability.truncated(end_offset)
     log.epochs.truncate_end(end_offset)
     log.snapshots.remove_after(end_offset)
+    log.room.fs.sync_dir(log.directory)
     log.producers = producers_at(end_offset, log.segments, log.snapshots, now_ms)
 
 
@@ -60,10 +61,8 @@ def _start_over(log: Log, offset: int, now_ms: int) -> None:
 
 
 def _remove(log: Log, gone: list[Segment]) -> None:
-    """At once and durably, newest first: whatever a crash leaves is a shorter log, never one with a foreign end."""
+    """Newest first: whatever a crash leaves is a shorter log. The directory is synced before anything is appended."""
     for segment in gone:
         segment.discard()
         remove_files(log.room.fs, segment.stem)
         log.snapshots.remove(segment.base_offset)
-    if gone:
-        log.room.fs.sync_dir(log.directory)
