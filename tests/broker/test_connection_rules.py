@@ -167,7 +167,7 @@ def test_the_client_id_is_a_nullable_string_with_a_two_byte_length_in_every_vers
     broker: BrokerProcess, client_id: str | None, version: int
 ) -> None:
     with RawClient(broker.port, client_id=client_id) as client:
-        assert client.call(NO_TOPICS, version, MetadataResponse).controller_id == 0
+        assert client.call(MetadataRequest(topics=[]), version, MetadataResponse).controller_id == 0
 
 
 def test_unknown_tags_in_header_and_body_are_skipped(raw: RawClient) -> None:

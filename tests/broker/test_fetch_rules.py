@@ -261,7 +261,6 @@ def test_a_slow_reader_gets_every_byte_of_a_large_reply(raw: RawClient, topic: s
     waiting = raw.send(request, 12)
     with RawClient(broker.port) as other:
         produce(other, topic, batch_of([b"others are served meanwhile"]))
-    raw.socket.setsockopt(1, 8, 4096)  # SOL_SOCKET, SO_RCVBUF: many small reads
     data = raw.receive(FetchResponse, 12, waiting).responses[0].partitions[0]
     assert [len(entry.data) for entry in iter_batches(bytes_of(data))][:16] == [len(batch)] * 16
     assert all(bytes(entry.data[61:]) == batch[61:] for entry in list(iter_batches(bytes_of(data)))[:16])

@@ -66,8 +66,7 @@ class ConfluentDriver:
                     errors.append(str(error))
                 else:
                     offset = message.offset()
-                    assert offset is not None
-                    offsets[index] = offset
+                    offsets[index] = -1 if offset is None else offset
 
             producer.produce(
                 topic,

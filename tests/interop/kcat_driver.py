@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 KEY_END = b"|~key~|"
 RECORD_END = b"|~end~|"
+INPUT_SLACK_BYTES = 1_000_000
+"""It holds input against the limit of a record before it has cut it into records."""
+
 _HEAD = re.compile(rb"@(?P<offset>\d+) (?P<time>-?\d+) (?P<key>-?\d+) (?P<value>-?\d+) ")
 
 
@@ -38,7 +41,7 @@ class KcatDriver:
     ) -> None:
         arguments = ["-P", "-t", topic, "-p", str(how.partition), "-z", how.codec, "-D", RECORD_END.decode()]
         arguments += ["-X", f"acks={how.acks}", "-X", f"enable.idempotence={str(how.idempotent).lower()}"]
-        arguments += ["-X", f"message.max.bytes={max(how.max_bytes, 1_000_000)}"]
+        arguments += ["-X", f"message.max.bytes={how.max_bytes + INPUT_SLACK_BYTES}"]
         if not keyless:
             arguments += ["-K", KEY_END.decode()]
         for name, content in headers:

@@ -114,7 +114,8 @@ def test_settings_are_changed_one_by_one_and_hold_at_once(admin: AdminClient, to
 def test_settings_are_replaced_by_the_old_request(admin: AdminClient, topic: str) -> None:
     only(admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "60000"})]))
     replacement = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.bytes": "2000000"})
-    only(admin.alter_configs([replacement]))
+    with pytest.warns(DeprecationWarning, match="alter_configs"):
+        only(admin.alter_configs([replacement]))
     assert setting(admin, topic, "segment.bytes") == "2000000"
     assert setting(admin, topic, "retention.ms") == "604800000"
 

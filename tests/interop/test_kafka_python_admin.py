@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_cannot_be_created_is_refused_with_kafka_s_errors(admin: Any, topic
 def test_topics_are_described_and_deleted_by_id(admin: Any, topic: str) -> None:
     admin.create_topics([topic])
     (by_name,) = admin.describe_topics([topic])
-    topic_id = by_name["topic_id"]
+    topic_id = uuid.UUID(str(by_name["topic_id"]))
     (by_id,) = admin.describe_topics([topic_id])
     assert by_id["name"] == topic
     admin.delete_topics([topic_id])
