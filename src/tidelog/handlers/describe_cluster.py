@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from tidelog.handlers.handler import Context, Handler
 from tidelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -26,6 +27,9 @@ def handle(ctx: Context, req: DescribeClusterRequest) -> DescribeClusterResponse
             DescribeClusterBroker(broker_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
             for broker_id, endpoint, rack in image.endpoints(ctx.listener)
         ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if req.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers.authorized_operations import TOPIC_OPERATIONS
 from tidelog.handlers.handler import Context, Handler
 from tidelog.types import ZERO_TOPIC_ID
 from tidelog.wire.messages.describe_topic_partitions import (
@@ -75,7 +76,12 @@ def _describe(topic: TopicImage, indexes: range, image: ClusterImage) -> Describ
             )
         )
     return DescribeTopicPartitionsResponseTopic(
-        error_code=0, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal, partitions=parts
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=parts,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.controller.topic_rules import BROKER_DEFAULT, TopicSpec, check_name
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tidelog.handlers.handler import Answer, Context, Handler
 from tidelog.types import ZERO_TOPIC_ID
 from tidelog.wire.messages.metadata import (
@@ -33,14 +34,14 @@ _NULL_NAME_SINCE = 12
 def handle(ctx: Context, req: MetadataRequest) -> Answer[MetadataResponse]:
     image = ctx.services.image
     if req.topics is None or (not req.topics and ctx.version <= _EMPTY_MEANS_ALL_UNTIL):
-        return _reply(ctx, [_describe(topic, image) for topic in image.topics.values()])
+        return _reply(ctx, req, [_describe(topic, image) for topic in image.topics.values()])
     missing = [topic for topic in req.topics if topic.name is not None and topic.name not in image.topics]
     if missing and req.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
-        return _create_and_reply(ctx, req.topics)
-    return _reply(ctx, [_look_up(ctx, topic) for topic in req.topics])
+        return _create_and_reply(ctx, req, req.topics)
+    return _reply(ctx, req, [_look_up(ctx, topic) for topic in req.topics])
 
 
-async def _create_and_reply(ctx: Context, topics: list[MetadataRequestTopic]) -> MetadataResponse:
+async def _create_and_reply(ctx: Context, req: MetadataRequest, topics: list[MetadataRequestTopic]) -> MetadataResponse:
     described = []
     for wanted in topics:
         name = wanted.name
@@ -54,7 +55,7 @@ async def _create_and_reply(ctx: Context, topics: list[MetadataRequestTopic]) ->
                     logger.info("topic %r was not created on demand: %s", name, error)
                     continue
         described.append(_look_up(ctx, wanted))
-    return _reply(ctx, described)
+    return _reply(ctx, req, described)
 
 
 def _look_up(ctx: Context, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -96,8 +97,12 @@ def _describe_partition(index: int, partition: PartitionImage, image: ClusterIma
     )
 
 
-def _reply(ctx: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _reply(ctx: Context, req: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     image = ctx.services.image
+    if req.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
@@ -106,6 +111,9 @@ def _reply(ctx: Context, topics: list[MetadataResponseTopic]) -> MetadataRespons
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if req.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
     )
 
 

@@ -41,6 +41,10 @@ _STORES_UNCOMPRESSED_AS_IS: Final = ("producer", "uncompressed")
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
+RECORD_SIZE_MIN: Final = 7
+"""A record without key, value and headers: one byte each for seven fields."""
+
+
 class InvalidRecord(BrokerError):  # noqa: N818 - named for the fact it reports
     """The batch came over undamaged, but no log may take it. Sending it again will not help.
 
@@ -87,6 +91,8 @@ def check_produced(batch: memoryview, config: TopicConfig, now_ms: int, *, zstd_
         raise _unsupported_codec(codec)
     if record_count <= 0 or last_offset_delta != record_count - 1 or base_offset != 0:
         raise _inconsistent_range(header)
+    if not codec and record_count * RECORD_SIZE_MIN > size - HEADER_SIZE:
+        raise _overstated_count(record_count, size - HEADER_SIZE)
     if attributes & _BROKER_ONLY_BITS:
         raise _broker_only_attribute(attributes)
     if producer_id < 0:
@@ -120,6 +126,8 @@ def deep_check(
     settings need it: that is Python's work, record by record, while inflating is C's and lets other threads run.
     """
     body = inflate(batch, header, max_bytes)
+    if header.record_count * RECORD_SIZE_MIN > len(body):
+        raise _overstated_count(header.record_count, len(body))
     target, level = _target_compression(header, config)
     if target == header.codec and not config.compacted:
         return batch
@@ -198,6 +206,11 @@ def _inconsistent_range(header: BatchHeader) -> BrokerError:
         f"the last offset delta must be {header.record_count - 1} for {header.record_count} records, "
         f"it is {header.last_offset_delta}"
     )
+
+
+def _overstated_count(record_count: int, size: int) -> BrokerError:
+    """Believing the count would leave a gap of as many offsets in the log."""
+    return InvalidRecord(f"{record_count} records cannot fit into the batch's {size} bytes of records")
 
 
 def _broker_only_attribute(attributes: int) -> BrokerError:
