@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -83,7 +85,7 @@ class Broker:
             [Path(directory) for directory in config.log_dirs],
             RealFilesystem(),
             clock,
-            open_files_max=config.tidelog_open_files_max,
+            open_files_max=min(config.tidelog_open_files_max, _open_files_limit() // 2),
             recovery_threads=config.num_recovery_threads_per_data_dir,
         )
         store.lock()
@@ -93,7 +95,7 @@ class Broker:
         store.claim(config.broker_id, image.cluster_id)
         controller_epoch = await coordination.become_controller(znodes, config.broker_id, clock.now_ms())
         commit = GroupCommit(self._executor("fsync", config.tidelog_fsync_threads), config.tidelog_fsync_threads)
-        replicas = Replicas(store, config.broker_id, commit, fsync_before_ack=config.tidelog_fsync_before_ack)
+        replicas = Replicas(store, config.broker_id, commit)
         settings = Settings(znodes, image, config, replicas.configure)
         await settings.load()
         # Before the topics: a new topic is placed on the brokers that are there.
@@ -183,6 +185,12 @@ class Broker:
             self._store.abandon()
         if self._znodes:
             await self._znodes.close()
+
+
+def _open_files_limit() -> int:
+    """What the system allows this process; half of it is left to connections."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def refuse_what_is_not_there(config: BrokerConfig) -> None:

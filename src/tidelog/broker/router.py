@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 _SILENCES = {NO_REPLY: net.NO_REPLY, CLOSE: net.CLOSE}
 
 
+_LARGE_FRAME_BYTES = 1 << 16
+"""Below this nothing can become large, and the setting need not be looked up."""
+
+
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -48,6 +52,8 @@ class Router:
             raise CloseConnection(f"{api_name(header.api)} is not served")
         if not handler.versions[0] <= header.version <= handler.versions[1]:
             return self._wrong_version(handler, header)
+        if len(frame) > _LARGE_FRAME_BYTES and header.api != ApiKey.PRODUCE:
+            self._check_size(header, len(frame))
         request = _decode(handler, header, frame)
         ctx = Context(self._services, header.version, header.client_id, connection.listener_name)
         try:
@@ -94,6 +100,13 @@ class Router:
         waiting.then(deliver)
         future.add_done_callback(settle)
         return Parked(future)
+
+    def _check_size(self, header: RequestHeader, size: int) -> None:
+        limit = self._services.config.tidelog_request_max_bytes
+        if size > limit:
+            raise CloseConnection(
+                f"{api_name(header.api)} of {size} bytes: only Produce may exceed tidelog.request.max.bytes ({limit})"
+            )
 
     def _wrong_version(self, handler: Handler[Any, Any], header: RequestHeader) -> Outcome:
         if header.api == ApiKey.API_VERSIONS:

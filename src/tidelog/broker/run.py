@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ def run_broker(properties: Mapping[str, str]) -> int:
     except ConfigError as error:
         logger.error("%s", error)
         return EXIT_BAD_CONFIG
+    _raise_open_files_limit()
     try:
         import uvloop  # noqa: PLC0415 -- only a broker needs it
 
@@ -46,6 +48,13 @@ def run_broker(properties: Mapping[str, str]) -> int:
         logger.error("the broker cannot run: %s", error)
         return EXIT_FAILED
     return EXIT_OK
+
+
+def _raise_open_files_limit() -> None:
+    """Takes the open files that the system allows: the usual soft limit is meant for programs that use select."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig) -> None:

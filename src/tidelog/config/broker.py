@@ -69,6 +69,7 @@ class BrokerConfig:
     max_request_partition_size_limit: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
+    tidelog_request_max_bytes: int
     tidelog_connection_output_max_bytes: int
     tidelog_connection_parked_max: int
     tidelog_blocking_threads: int

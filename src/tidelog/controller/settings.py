@@ -7,11 +7,14 @@ written to the znode store, and then in force at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.config.alter import altered, validate_broker_overrides, validate_topic_overrides
+from tidelog.config.definition import ConfigError
 from tidelog.config.keys import BROKER_KEYS, TOPIC_KEYS
 from tidelog.config.topic import resolve_topic_config
+from tidelog.errors import BrokerError, ErrorCode
 from tidelog.znodes import nodes, paths
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.controller.image import ClusterImage, TopicImage
     from tidelog.znodes.store import ZnodeStore
+
+logger = logging.getLogger(__name__)
 
 CLUSTER_DEFAULT = ""
 """The broker resource that stands for all brokers."""
@@ -49,7 +54,11 @@ class Settings:
             data, _stat = await self._znodes.get(path)
             resource = CLUSTER_DEFAULT if child == paths.DEFAULT_ENTITY else child
             self._image.broker_settings[resource] = nodes.decode_config(path, data)
-        self._rebuild_broker_config()
+        try:
+            self.broker = self._broker_config(self._image.broker_settings)
+        except BrokerError as error:
+            # They were valid when they were set. A broker that does not start helps nobody to mend them.
+            logger.error("the dynamic broker settings cannot be used together, and are left out: %s", error)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         return resolve_topic_config(self.broker, overrides)
@@ -84,20 +93,23 @@ class Settings:
             settings = altered(BROKER_KEYS, {} if replace else current, alterations, self.broker.value)
             changed = {name: text for name, text in settings.items() if current.get(name) != text}
             validate_broker_overrides(changed, per_broker=resource != CLUSTER_DEFAULT)
+            broker = self._broker_config({**self._image.broker_settings, resource: settings})
             if validate_only:
                 return
             path = paths.broker_config(None if resource == CLUSTER_DEFAULT else int(resource))
             await put(self._znodes, path, nodes.encode_config(settings))
             self._image.broker_settings[resource] = settings
-            self._rebuild_broker_config()
+            self.broker = broker
             for topic in self._image.topics.values():
                 self._on_topic_config(topic.name, self.topic_config(topic.settings))
 
-    def _rebuild_broker_config(self) -> None:
-        self.broker = self.broker.with_dynamic(
-            default=self._image.broker_settings.get(CLUSTER_DEFAULT, {}),
-            broker=self._image.broker_settings.get(str(self.broker.broker_id), {}),
-        )
+    def _broker_config(self, dynamic: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+        try:
+            return self.broker.with_dynamic(
+                default=dynamic.get(CLUSTER_DEFAULT, {}), broker=dynamic.get(str(self.broker.broker_id), {})
+            )
+        except ConfigError as error:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 async def put(znodes: ZnodeStore, path: str, data: bytes) -> None:

@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING
 from tidelog.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
     from tidelog.records.header import BatchHeader
     from tidelog.replication.group_commit import GroupCommit
     from tidelog.replication.waiting import FetchWait, ProduceWait
     from tidelog.storage.log import Appended, Log
     from tidelog.storage.segment import LogSlice
     from tidelog.types import TopicPartition
+
+
+def must_be_durable(config: TopicConfig, replicas: int) -> bool:
+    """Whether records wait for an fsync: `auto` means where no other replica could make up for a crash."""
+    wish = config.tidelog_fsync_before_ack
+    return wish == "true" or (wish == "auto" and replicas == 1)
 
 
 class Partition:
@@ -41,24 +48,24 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, log: Log, local_id: int, commit: GroupCommit, *, durable: bool) -> None:
-        """`durable`: records must be on disk before they count. Otherwise they are left to the page cache, and to
-        `flush.messages` and `flush.ms`."""
+    def __init__(self, log: Log, local_id: int, commit: GroupCommit, replicas: tuple[int, ...]) -> None:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.leader = -1
         self.leader_epoch = -1
-        self.replicas: tuple[int, ...] = ()
+        self.replicas = replicas
         self.isr: tuple[int, ...] = ()
         self._local_id = local_id
         self._commit = commit
-        self._durable = durable
-        self.high_watermark: int = log.flushed_offset if durable else log.log_end_offset
+        self._durable = must_be_durable(log.config, len(replicas))
+        """Records must be on disk before they count. Otherwise they are left to the page cache, and to
+        `flush.messages` and `flush.ms`."""
+        self.high_watermark: int = log.flushed_offset if self._durable else log.log_end_offset
         self._appended_bytes = 0
         self._visible_bytes = 0
         self._produce_waits: deque[tuple[int, ProduceWait]] = deque()
         self._fetch_waits: set[FetchWait] = set()
-        if durable and log.flushed_offset < log.log_end_offset:
+        if self._durable and log.flushed_offset < log.log_end_offset:
             # Recovered from the page cache of a killed process: real, but not yet safe from a power failure.
             commit.request(self)
 
@@ -67,9 +74,12 @@ class Partition:
     def lead(self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
         self.leader, self.leader_epoch, self.replicas, self.isr = leader, leader_epoch, replicas, isr
 
-    @property
-    def is_leader(self) -> bool:
-        return self.leader == self._local_id
+    def configure(self, config: TopicConfig) -> None:
+        """Takes new settings, effective at once."""
+        self.log.config = config
+        self._durable = must_be_durable(config, len(self.replicas))
+        if not self._durable:
+            self._advance(self.log.log_end_offset, self._appended_bytes)
 
     @property
     def last_stable_offset(self) -> int:

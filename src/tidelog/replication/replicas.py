@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 
 
 class Replicas:
-    def __init__(self, store: LogStore, local_id: int, commit: GroupCommit, *, fsync_before_ack: str) -> None:
-        """`fsync_before_ack` is `true`, `false`, or `auto`: only where no other replica could make up for a crash."""
+    def __init__(self, store: LogStore, local_id: int, commit: GroupCommit) -> None:
         self._store = store
         self._local_id = local_id
         self._commit = commit
-        self._fsync_before_ack = fsync_before_ack
         self._partitions: dict[TopicPartition, Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -52,8 +50,7 @@ class Replicas:
         partition = self._partitions.get(topic_partition)
         if partition is None:
             log = self._store.logs.get(topic_partition) or self._store.create(topic_partition, topic_id, config)
-            durable = self._fsync_before_ack == "true" or (self._fsync_before_ack == "auto" and len(replicas) == 1)
-            partition = Partition(log, self._local_id, self._commit, durable=durable)
+            partition = Partition(log, self._local_id, self._commit, replicas)
             self._partitions[topic_partition] = partition
         partition.lead(leader, leader_epoch, replicas, isr)
 
@@ -68,7 +65,7 @@ class Replicas:
         """Gives the partitions of a topic new settings, effective at once."""
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
-                partition.log.config = config
+                partition.configure(config)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {each: partition.high_watermark for each, partition in self._partitions.items()}

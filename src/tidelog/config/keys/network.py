@@ -181,6 +181,13 @@ NETWORK_KEYS = (
         at_least(0),
     ),
     Definition(
+        "tidelog.request.max.bytes",
+        _INT,
+        16 << 20,
+        "The largest request other than Produce: what is not records grows several times when it is decoded.",
+        at_least(1 << 16),
+    ),
+    Definition(
         "tidelog.connection.output.max.bytes",
         _INT,
         8 << 20,
