@@ -22,7 +22,7 @@ def show_json(value: Any) -> None:
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Numbers to the right. In a pipe the columns are plain, and never cut to fit a screen that is not there."""
     texts = [[_text(cell) for cell in row] for row in rows]
-    right = [bool(rows) and all(isinstance(row[at], int | None) for row in rows) for at in range(len(columns))]
+    right = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(columns))]
     if sys.stdout.isatty():
         _show_rich(columns, texts, right)
     else:
@@ -54,6 +54,10 @@ def _show_rich(columns: Sequence[str], texts: Sequence[Sequence[str]], right: Se
     for row in texts:
         table.add_row(*(Text(text) for text in row))
     Console().print(table)
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, str) or cell.replace(",", "").replace(".", "", 1).isdigit()
 
 
 def _text(cell: Cell) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from tidelog.records.build import append_record, record_size_max, seal_batch
-from tidelog.records.header import HEADER_SIZE, MAGIC_V2, NO_SEQUENCE, BatchHeader
+from tidelog.records.build import append_record, seal_batch
+from tidelog.records.header import MAGIC_V2, NO_SEQUENCE, BatchHeader
 from tidelog.records.record import iter_records
 from tidelog.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition
 
@@ -168,12 +168,12 @@ class Accumulator(Generic[T]):
         headers: RecordHeaders,
         token: T,
         now_s: float,
+        size: int,
     ) -> bool:
-        """Takes a record in; true when that changes what is ready, or when something will be."""
+        """Takes a record of at most `size` bytes in; true when that changes what is ready, now or later."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane()
-        size = record_size_max(key, value, headers)
         opened = not lane.queue or not self._takes(lane.queue[-1], size)
         if opened:
             lane.queue.append(Batch(partition, now_s, timestamp))
@@ -297,8 +297,3 @@ class Accumulator(Generic[T]):
         self._used_bytes -= batch.size
         if not lane.queue:
             self._busy.pop(batch.partition, None)
-
-
-def batch_bytes_min(key: bytes | None, value: bytes | None, headers: RecordHeaders) -> int:
-    """How large a batch of this one record may get, uncompressed."""
-    return HEADER_SIZE + record_size_max(key, value, headers)

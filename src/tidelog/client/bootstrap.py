@@ -22,6 +22,8 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
 
 
 def _parse(text: str) -> Address:
+    if "/" in text:
+        raise ValueError(f"broker address {text!r} is not host:port (no protocol, no path)")
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
@@ -31,7 +33,7 @@ def _parse(text: str) -> Address:
         raise ValueError(f"broker address {text!r}: write IPv6 addresses as [address]:port")
     else:
         host, _, port = text.partition(":")
-    if not host or "/" in host:
+    if not host:
         raise ValueError(f"broker address {text!r} is not host:port")
     if not port:
         return Address(host, DEFAULT_PORT)

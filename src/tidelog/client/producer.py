@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from tidelog.client.accumulator import Accumulator, batch_bytes_min
+from tidelog.client.accumulator import Accumulator
 from tidelog.client.background import Background
 from tidelog.client.backoff import Deadline
 from tidelog.client.cluster import Cluster
@@ -23,6 +23,8 @@ from tidelog.client.partitioner import StickyPartitioner, partition_for_key
 from tidelog.client.sender import Receipt, RecordMetadata, Sender
 from tidelog.clock import SystemClock
 from tidelog.errors import ErrorCode
+from tidelog.records.build import record_size_max
+from tidelog.records.header import HEADER_SIZE
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -102,10 +104,11 @@ class Producer:
             raise Closed("the producer is closed")
         self._sender.check_running()
         headers = tuple(headers)
-        size = batch_bytes_min(key, value, headers)
-        if size > self.config.max_request_size:
+        size = record_size_max(key, value, headers)
+        if HEADER_SIZE + size > self.config.max_request_size:
             raise RecordTooLarge(
-                f"the record takes up to {size} bytes, more than max_request_size = {self.config.max_request_size}"
+                f"the record takes up to {HEADER_SIZE + size} bytes, "
+                f"more than max_request_size = {self.config.max_request_size}"
             )
         metadata = self._cluster.cached_topic(topic) or await self._look_up(topic)
         if not self._accumulator.has_room(size):
@@ -116,7 +119,7 @@ class Producer:
         chosen = self._choose(metadata, key, size) if partition is None else await self._existing(metadata, partition)
         target = TopicPartition(topic, chosen)
         receipt = Receipt(future, timestamp)
-        if self._accumulator.add(target, timestamp, key, value, headers, receipt, loop.time()):
+        if self._accumulator.add(target, timestamp, key, value, headers, receipt, loop.time(), size):
             self._sender.wake()
             await asyncio.sleep(
                 0

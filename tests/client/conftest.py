@@ -1,0 +1,11 @@
+"""Makes the modules that these tests share importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = str(Path(__file__).parent)
+
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
