@@ -15,7 +15,7 @@ import asyncio
 import socket
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from tidelog.net.address import Address
 from tidelog.net.framing import LENGTH, FrameError
@@ -175,8 +175,7 @@ class _Wire(asyncio.BufferedProtocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
 
     def connection_lost(self, exc: Exception | None) -> None:
         detail = f": {exc}" if exc is not None else ""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from socket import SHUT_WR
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tidelog.net.address import Address
 from tidelog.net.framing import FrameError
-from tidelog.net.outgoing import CLOSE, NO_REPLY, CloseConnection, Outgoing, Parked
+from tidelog.net.outgoing import CLOSE, NO_REPLY, CloseConnection, NoReply, Outgoing, Parked
 from tidelog.net.receive_buffer import ReceiveBuffer
+from tidelog.net.reply_order import ReplyOrder
 from tidelog.net.send_queue import RegionLostError, SendQueue
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _CLOSED = 128
 
 _RECEIVES_PER_TURN = 4
 
+_Result = TypeVar("_Result")
+
 
 class Connection:
     __slots__ = (
@@ -52,7 +54,6 @@ class Connection:
         "_mute",
         "_outbound",
         "_pending",
-        "_pending_bytes",
         "_quiet_since",
         "_reading",
         "_sock",
@@ -72,9 +73,8 @@ class Connection:
         self._fd = sock.fileno()
         self._inbound = ReceiveBuffer(host.scratch, host.limits.frame_bytes_max)
         self._outbound = SendQueue()
-        self._pending: deque[asyncio.Future[Reply] | Outgoing] = deque()
-        self._pending_bytes = 0
-        self._task: asyncio.Task[Reply] | None = None
+        self._pending = ReplyOrder()
+        self._task: asyncio.Task[Reply | Parked] | None = None
         self._mute: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._held = 0
@@ -103,7 +103,7 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """Reply bytes held for this connection: unsent, or finished but behind a reply that is not."""
-        return self._outbound.unsent_bytes + self._pending_bytes
+        return self._outbound.unsent_bytes + self._pending.finished_bytes
 
     @property
     def reading(self) -> bool:
@@ -127,7 +127,7 @@ class Connection:
                 timer.cancel()
         self._sock.close()
         self._outbound.clear()
-        self._abandon_pending()
+        self._pending.abandon(self._on_reply)
         _log.debug("connection of %s to %s: %s", self.peer, self.listener_name, reason)
         self._host.on_closed(self)
 
@@ -161,7 +161,7 @@ class Connection:
             return
         if self._task is None:
             self._inbound.shrink()
-        if not self._outbound.unsent_bytes and (self._pending or self._held & (_TASK | _MUTED)):
+        if not self._outbound.unsent_bytes and (self._pending.entries or self._held & (_TASK | _MUTED)):
             self._quiet_since = now
             return
         timeout_s = self._host.limits.idle_timeout_s
@@ -206,13 +206,14 @@ class Connection:
         frames_left = limits.frames_per_turn
         inbound = self._inbound
         outbound = self._outbound
+        pending = self._pending.entries
         try:
             while not self._held:
                 frame = inbound.next_frame()
                 if frame is None:
                     break
                 outcome = handle(self, frame)
-                if type(outcome) is Outgoing and not self._pending:
+                if type(outcome) is Outgoing and not pending:
                     outbound.put(outcome)
                     if outbound.unsent_bytes > limits.output_bytes_max:
                         self._send()
@@ -260,14 +261,7 @@ class Connection:
 
     def _take(self, outcome: Outcome) -> None:
         if type(outcome) is Parked:
-            future = outcome.future
-            if self._held & _CLOSED:
-                future.cancel()
-                return
-            self._pending.append(future)
-            future.add_done_callback(self._on_reply)
-            if len(self._pending) >= self._host.limits.parked_max:
-                self._held |= _PARKED
+            self._park(outcome.future)
         elif type(outcome) is Outgoing or outcome is NO_REPLY or outcome is CLOSE:
             self._answer(outcome)
         elif isinstance(outcome, CoroutineType):
@@ -280,17 +274,25 @@ class Connection:
         else:
             raise TypeError(f"a service answered with {type(outcome).__name__}")
 
+    def _park(self, future: asyncio.Future[Reply]) -> None:
+        if self._held & (_CUT | _CLOSED):
+            future.cancel()
+            return
+        self._pending.add(future)
+        future.add_done_callback(self._on_reply)
+        if len(self._pending.entries) >= self._host.limits.parked_max:
+            self._held |= _PARKED
+
     def _answer(self, reply: Reply) -> None:
         """Puts a finished reply behind those that come before it."""
         if self._held & (_CUT | _CLOSED):
             return
         if isinstance(reply, Outgoing):
-            if not self._pending:
+            if not self._pending.entries:
                 self._outbound.put(reply)
                 return
-            self._pending.append(reply)
-            self._pending_bytes += reply.size
-            if len(self._pending) >= self._host.limits.parked_max:
+            self._pending.add(reply)
+            if len(self._pending.entries) >= self._host.limits.parked_max:
                 self._held |= _PARKED
             if self.unsent_bytes > self._host.limits.output_bytes_max:
                 self._held |= _OUTPUT
@@ -299,33 +301,29 @@ class Connection:
 
     def _on_reply(self, _: asyncio.Future[Reply]) -> None:
         """A parked reply is there: sends all replies that wait for nothing any more."""
-        pending = self._pending
-        while pending:
-            head = pending[0]
-            if isinstance(head, Outgoing):
-                self._pending_bytes -= head.size
-                reply: Reply = head
-            elif head.done():
-                reply = self._result_of(head)
-            else:
-                break
-            pending.popleft()
+        while (entry := self._pending.pop_ready()) is not None:
+            reply = entry if isinstance(entry, Outgoing) else self._result_of(entry)
             if isinstance(reply, Outgoing):
                 self._outbound.put(reply)
             elif reply is CLOSE:
-                self._abandon_pending()
+                self._pending.abandon(self._on_reply)
                 self._held |= _FINISHING | _CUT
         if self._outbound.unsent_bytes:
             self._send()
         self._after_progress()
 
-    def _on_task_done(self, task: asyncio.Task[Reply]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Reply | Parked]) -> None:
         self._host.tasks.discard(task)
         self._task = None
-        self._answer(self._result_of(task))
+        result = self._result_of(task)
+        if isinstance(result, Parked):
+            self._park(result.future)
+        else:
+            self._answer(result)
         self._release(_TASK)
 
-    def _result_of(self, future: asyncio.Future[Reply]) -> Reply:
+    def _result_of(self, future: asyncio.Future[_Result]) -> _Result | Literal[NoReply.CLOSE]:
+        """What a reply in progress came to; a crash comes to closing the connection."""
         try:
             return future.result()
         except CloseConnection as instruction:
@@ -335,17 +333,6 @@ class Connection:
         except Exception:  # noqa: BLE001 - the top frame of a request
             _log.exception("a request of %s crashed; its connection is closed", self.peer)
         return CLOSE
-
-    def _abandon_pending(self) -> None:
-        pending = self._pending
-        self._pending_bytes = 0
-        while pending:
-            entry = pending.popleft()
-            if isinstance(entry, Outgoing):
-                continue
-            entry.remove_done_callback(self._on_reply)
-            if not entry.cancel() and not entry.cancelled():
-                entry.exception()  # seen, and of no use to anybody any more
 
     # Sending
 
@@ -390,7 +377,7 @@ class Connection:
             return
         limits = self._host.limits
         lifted = 0
-        if held & _PARKED and len(self._pending) < limits.parked_max:
+        if held & _PARKED and len(self._pending.entries) < limits.parked_max:
             lifted |= _PARKED
         if held & _OUTPUT and self.unsent_bytes <= limits.output_bytes_max // 2:
             lifted |= _OUTPUT
@@ -402,7 +389,7 @@ class Connection:
     # Closing
 
     def _finish_if_done(self) -> None:
-        if self._held & _CLOSED or self._linger is not None or self._pending or self._outbound.unsent_bytes:
+        if self._held & _CLOSED or self._linger is not None or self._pending.entries or self._outbound.unsent_bytes:
             return
         if self._task is None or self._held & _CUT:
             self._start_lingering()

@@ -66,7 +66,7 @@ class Parked:
     """The frame is dealt with and no longer needed; only its reply is outstanding.
 
     Frames behind it are handled meanwhile, their replies wait for this one. The future is cancelled when the
-    connection closes first.
+    connection closes first, so who resolves it looks whether it is done already.
     """
 
     future: asyncio.Future[Reply]
@@ -80,5 +80,5 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not a failure 
         self.reason = reason
 
 
-Outcome: TypeAlias = Outgoing | NoReply | Parked | Coroutine[Any, Any, Reply]
+Outcome: TypeAlias = Outgoing | NoReply | Parked | Coroutine[Any, Any, Reply | Parked]
 """A coroutine may go on reading the frame; the connection's next frame waits until it has returned."""

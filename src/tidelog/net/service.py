@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidelog.net.complaints import Complaints
     from tidelog.net.connection import Connection
     from tidelog.net.limits import ConnectionLimits
-    from tidelog.net.outgoing import Outcome, Reply
+    from tidelog.net.outgoing import Outcome, Parked, Reply
     from tidelog.net.receive_buffer import Scratch
 
 
@@ -37,5 +37,5 @@ class Host:
     scratch: Scratch
     complaints: Complaints
     on_closed: Callable[[Connection], None]
-    tasks: set[asyncio.Task[Reply]] = field(default_factory=set)
+    tasks: set[asyncio.Task[Reply | Parked]] = field(default_factory=set)
     """Coroutines at work, also those whose connection is gone: what they began they may finish."""
