@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).resolve().parent
 CACHE = SOURCES.parents[1] / ".cache" / "peers"
 BUILD_TIMEOUT_S = 1200
+OLDEST_GO = (1, 21)
 NOT_SOURCE = {"node_modules", "target"}
 
 DEBIAN_PACKAGES = {
@@ -111,10 +113,23 @@ def _build_with_maven(work: Path) -> Path:
 
 
 def _build_with_go(work: Path) -> Path:
+    _refuse_old_go()
     _run(
         [tool("go"), "build", "-trimpath", "-o", "driver", "."], work, {"GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"}
     )
     return work
+
+
+def _refuse_old_go() -> None:
+    """Since 1.21 go fetches the toolchain that go.mod asks for; an older one cannot even read the file."""
+    version = subprocess.run(
+        [tool("go"), "env", "GOVERSION"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    parts = re.match(r"go(\d+)\.(\d+)", version)
+    if parts is not None and (int(parts[1]), int(parts[2])) < OLDEST_GO:
+        raise MissingToolError(
+            f"{version} is too old to build franz-go: install Go {'.'.join(map(str, OLDEST_GO))} or later"
+        )
 
 
 def _build_with_npm(work: Path) -> Path:
