@@ -6,6 +6,7 @@ import contextlib
 import struct
 from collections.abc import Callable
 
+import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.build import append_record, build_batch, seal_batch
 from tidelog.records.compression import Codec
 from tidelog.records.header import HEADER_SIZE, BatchHeader, crc_ok, peek, write_crc
-from tidelog.records.record import Record, iter_records
+from tidelog.records.record import Record, inflate, iter_records
 from tidelog.records.validate import (
     RECORD_ERRORS_MAX,
     InvalidRecord,
@@ -327,3 +328,17 @@ def test_the_count_must_be_that_of_the_records(count: int) -> None:
     with pytest.raises(BrokerError) as caught:
         deep(seal_batch(peek(produced(count)), body, Codec.GZIP), COMPACTED)
     assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_lz4_frames_with_dependent_blocks_are_refused() -> None:
+    """They inflate, but Java's reader does not know them: one would end every Java consumer of the partition."""
+    batch = produced(3, codec=Codec.LZ4)
+    deep(batch)
+    body = inflate(memoryview(batch), peek(batch), 1 << 20)
+    dependent = cramjam.lz4.Compressor(content_checksum=False, block_linked=True)
+    dependent.compress(bytes(body))
+    rewritten = seal_batch(peek(produced(3)), bytes(dependent.finish()))
+    rewritten[22] |= Codec.LZ4
+    write_crc(rewritten, 0, len(rewritten))
+    with pytest.raises(InvalidRecord, match="must be independent"):
+        deep(rewritten)

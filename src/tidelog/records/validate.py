@@ -41,6 +41,9 @@ _STORES_UNCOMPRESSED_AS_IS: Final = ("producer", "uncompressed")
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
+LZ4_FLAGS_AT: Final = 4
+LZ4_INDEPENDENT_BLOCKS: Final = 0x20
+
 RECORD_SIZE_MIN: Final = 7
 """A record without key, value and headers: one byte each for seven fields."""
 
@@ -126,6 +129,8 @@ def deep_check(
     settings need it: that is Python's work, record by record, while inflating is C's and lets other threads run.
     """
     body = inflate(batch, header, max_bytes)
+    if header.codec == Codec.LZ4 and not batch[HEADER_SIZE + LZ4_FLAGS_AT] & LZ4_INDEPENDENT_BLOCKS:
+        raise InvalidRecord("the blocks of an lz4 frame must be independent: Java clients cannot read others")
     if header.record_count * RECORD_SIZE_MIN > len(body):
         raise _overstated_count(header.record_count, len(body))
     target, level = _target_compression(header, config)
