@@ -16,6 +16,8 @@ from tidelog.wire.codec import decode, to_bytes
 from tidelog.wire.declare import Message
 from tidelog.wire.headers import response_body
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
@@ -123,3 +125,20 @@ def test_every_offered_version_is_answered_in_its_own_layout(raw: RawClient) -> 
             body = response_body(response, frame, version)
             reply = decode(response, frame, version, body)
             assert to_bytes(reply, version) == bytes(frame[body:]), f"{where} holds bytes beyond its layout"
+
+
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_a_client_that_looks_for_a_coordinator_is_told_that_there_is_none(raw: RawClient, key_type: int) -> None:
+    """It is offered because librdkafka sends lz4 uncompressed to a broker without it."""
+    one = raw.call(FindCoordinatorRequest(key="mine", key_type=key_type), 3, FindCoordinatorResponse)
+    assert (one.error_code, one.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=key_type)
+    many = raw.call(request, 4, FindCoordinatorResponse).coordinators
+    assert [entry.key for entry in many] == ["a", "b"]
+    assert {entry.error_code for entry in many} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_transactional_producer_is_told_that_there_is_no_coordinator(raw: RawClient) -> None:
+    request = InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000)
+    reply = raw.call(request, 4, InitProducerIdResponse)
+    assert (reply.error_code, reply.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
