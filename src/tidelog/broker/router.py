@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.api_versions import unsupported
 from tidelog.handlers.handler import CLOSE, NO_REPLY, Context, Silence, Waiting
+from tidelog.handlers.reply_cache import EncodedReply
 from tidelog.net import outgoing as net
 from tidelog.net.outgoing import CloseConnection, Outgoing, Parked
 from tidelog.wire.api_keys import ApiKey, api_name
 from tidelog.wire.codec import decode
 from tidelog.wire.errors import DecodeError
-from tidelog.wire.headers import encode_response, read_request_header, skip_header_tags
+from tidelog.wire.headers import encode_response, frame_response, read_request_header, skip_header_tags
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,6 +68,8 @@ class Router:
             return _encode(answer, header)
         if isinstance(answer, Waiting | Silence):
             return self._later(answer, header)
+        if isinstance(answer, EncodedReply):
+            return Outgoing(frame_response(handler.response, answer.body, header.version, header.correlation_id))
         return self._finish(answer, handler, request, header)
 
     async def _finish(

@@ -7,10 +7,11 @@ serves, and ApiVersions is derived from that, so that nothing is offered that is
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
+from tidelog.handlers.reply_cache import EncodedReply, ReplyCache
 from tidelog.wire.declare import Message
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Waiting(Generic[R]):
         self._abandon()
 
 
-Answer: TypeAlias = R | Waiting[R] | Silence | Coroutine[Any, Any, R | Waiting[R] | Silence]
+Answer: TypeAlias = R | EncodedReply | Waiting[R] | Silence | Coroutine[Any, Any, R | Waiting[R] | Silence]
 """At once; later; never; or by a coroutine, until whose end the connection handles nothing else."""
 
 
@@ -105,6 +106,7 @@ class Services:
     blocking: Executor
     """For work that holds no loop: the C calls in it release the GIL."""
     served: dict[int, Handler[Any, Any]]
+    replies: ReplyCache = field(default_factory=ReplyCache)
 
     @property
     def config(self) -> BrokerConfig:

@@ -34,7 +34,13 @@ _NULL_NAME_SINCE = 12
 def handle(ctx: Context, req: MetadataRequest) -> Answer[MetadataResponse]:
     image = ctx.services.image
     if req.topics is None or (not req.topics and ctx.version <= _EMPTY_MEANS_ALL_UNTIL):
-        return _reply(ctx, req, [_describe(topic, image) for topic in image.topics.values()])
+        asked = (ctx.listener, req.include_topic_authorized_operations, req.include_cluster_authorized_operations)
+        return ctx.services.replies.get(
+            image.version,
+            ctx.version,
+            asked,
+            lambda: _reply(ctx, req, [_describe(topic, image) for topic in image.topics.values()]),
+        )
     missing = [topic for topic in req.topics if topic.name is not None and topic.name not in image.topics]
     if missing and req.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _create_and_reply(ctx, req, req.topics)

@@ -82,7 +82,7 @@ def encode_response(message: Message, version: int, correlation_id: int) -> tupl
     """A whole reply frame, its length included, and the records that belong into it."""
     out = bytearray(8)
     splices: list[Splice] = []
-    if version in message.FLEXIBLE and message.API != ApiKey.API_VERSIONS:
+    if _has_tags(type(message), version):
         out.append(0)
     encode(message, version, out, splices)
     size = len(out) - 4
@@ -92,8 +92,18 @@ def encode_response(message: Message, version: int, correlation_id: int) -> tupl
     return out, splices
 
 
+def frame_response(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytes:
+    """A whole reply frame around a body that is encoded already."""
+    tags = b"\x00" if _has_tags(cls, version) else b""
+    return _LENGTH_AND_CORRELATION.pack(4 + len(tags) + len(body), correlation_id) + tags + body
+
+
+def _has_tags(cls: type[Message], version: int) -> bool:
+    return version in cls.FLEXIBLE and ApiKey.API_VERSIONS != cls.API
+
+
 def response_body(cls: type[Message], frame: memoryview, version: int) -> int:
     """Where the body starts in a reply frame (without its length)."""
-    if version in cls.FLEXIBLE and ApiKey.API_VERSIONS != cls.API:
+    if _has_tags(cls, version):
         return skip_header_tags(frame, 4)
     return 4
