@@ -10,6 +10,10 @@ import sys
 
 
 def main() -> None:
-    from tidelog.cli.running import run  # noqa: PLC0415 - importing this package must stay free
+    try:
+        from tidelog.cli.running import run  # noqa: PLC0415 - importing this package must stay free
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)

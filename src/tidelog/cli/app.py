@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -28,7 +28,24 @@ COMMANDS = {
 }
 
 
+class OutputGone(Exception):  # noqa: N818 - named for the fact it reports
+    """Whoever read our output went away."""
+
+
+class Interrupted(Exception):  # noqa: N818
+    """The user pressed Ctrl-C."""
+
+
 class LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Takes these two before click does, which would print, and end the process as if it had failed."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise OutputGone from error
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 

@@ -36,10 +36,15 @@ def offsets(topic: str, times: tuple[str, ...], partitions: tuple[int, ...], boo
             raise click.UsageError(f"--at: {error}", click.get_current_context()) from None
     rows = asyncio.run(_look_up(bootstrap, topic, partitions, specs))
     if as_json:
-        show_json(rows)
+        show_json([_document(row, times) for row in rows])
     else:
         columns = ["partition", "start", "end", "records", *times]
         show_table(columns, [[row[column] for column in columns] for row in rows])
+
+
+def _document(row: dict[str, Any], times: tuple[str, ...]) -> dict[str, Any]:
+    fixed = {name: row[name] for name in ("partition", "start", "end", "records")}
+    return {**fixed, "at": {time: row[time] for time in times}} if times else fixed
 
 
 async def _look_up(

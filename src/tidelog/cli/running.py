@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.app import app
+from tidelog.cli.app import Interrupted, OutputGone, app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +24,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         outcome = app.main(list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputGone):
         # Python flushes once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, Interrupted, click.Abort):
+        if sys.stderr.isatty():
+            click.echo(err=True)  # what comes next begins on a line of its own
         return EXIT_INTERRUPTED
     except click.UsageError as error:
         return _complain(_usage(error), EXIT_USAGE)

@@ -83,7 +83,8 @@ def refusal(number: int, message: str | None = None, about: str = "") -> BrokerE
     """The exception for an error code in a reply; `about` names the topic or partition it is about."""
     code = error_code(number)
     text = message or (code.name if code == number else f"error code {number}")
-    return BrokerError(code, f"{about}: {text}" if about else text)
+    named = bool(message) and about.rpartition(" ")[2] in text
+    return BrokerError(code, f"{about}: {text}" if about and not named else text)
 
 
 def check(number: int, message: str | None = None, about: str = "") -> None:
