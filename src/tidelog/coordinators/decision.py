@@ -1,0 +1,57 @@
+"""What a coordinator's core hands to its runtime: records to append, replies to give out, timers to set.
+
+A core only decides. The runtime appends the records, gives each back to the core's `apply` before it asks for another
+decision, and holds the replies until the high watermark has passed everything appended so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tidelog.wire.declare import Message, Struct
+
+Ticket: TypeAlias = int
+"""The runtime's name for a request that waits for its reply."""
+
+
+class StoredRecord(NamedTuple):
+    """One record for the internal topic. The version of its key is its type, as Kafka's readers expect."""
+
+    key: Message
+    key_version: int
+    value: Message | None
+    """None is a tombstone."""
+    value_version: int
+
+
+class Timer(NamedTuple):
+    """Asks for `on_timer(key)` at a time. There is one timer for each key: setting it again moves it."""
+
+    key: Hashable
+    at_ms: int | None
+    """None cancels."""
+
+
+@dataclass(slots=True)
+class Decision:
+    records: list[StoredRecord] = field(default_factory=list)
+    """Appended in this order as one batch, then each given to `apply`, before anything else is decided."""
+    replies: list[tuple[Ticket, Struct]] = field(default_factory=list)
+    """Given out once the high watermark has passed everything appended so far. A request for one of several groups
+    is answered by that group's part of the response."""
+    timers: list[Timer] = field(default_factory=list)
+
+    def record(self, key: Message, value: Message | None, value_version: int = 0) -> None:
+        """Adds a record whose key has a single version, as all keys of groups and transactions have by now."""
+        self.records.append(StoredRecord(key, key.VERSIONS.last, value, value_version))
+
+    def reply(self, ticket: Ticket, message: Struct) -> None:
+        self.replies.append((ticket, message))
+
+    def arm(self, key: Hashable, at_ms: int) -> None:
+        self.timers.append(Timer(key, at_ms))
+
+    def cancel(self, key: Hashable) -> None:
+        self.timers.append(Timer(key, None))

@@ -1,0 +1,1 @@
+"""Consumer groups: who is a member, who owns which partition, how far each group has read."""
