@@ -6,11 +6,13 @@ decision, and holds the replies until the high watermark has passed everything a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tidelog.wire.declare import Message, Struct
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from tidelog.wire.declare import Message, Struct
 
 Ticket: TypeAlias = int
 """The runtime's name for a request that waits for its reply."""
