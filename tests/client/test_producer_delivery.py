@@ -425,3 +425,26 @@ def test_nobody_there_is_said_at_the_start() -> None:
 def test_bad_settings_are_explained(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         ProducerConfig(**settings)
+
+
+def test_a_producer_outlives_a_time_without_producer_ids() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker:
+            broker.on(InitProducerIdRequest, lambda _request, before: HANG_UP if before < 3 else None)
+            config = ProducerConfig(**QUICK, delivery_timeout_ms=60_000)
+            async with Producer(broker.bootstrap, config) as producer:
+                assert (await producer.send_and_wait("t", b"v")).offset == 0
+            assert len(broker.requests(InitProducerIdRequest)) == 4
+
+    asyncio.run(scenario())
+
+
+def test_records_expire_while_there_is_no_producer_id() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker:
+            broker.on(InitProducerIdRequest, lambda _request, _before: HANG_UP)
+            async with Producer(broker.bootstrap, ProducerConfig(**QUICK, delivery_timeout_ms=30)) as producer:
+                with pytest.raises(TimedOut, match="t-0: not delivered within delivery_timeout_ms = 30"):
+                    await producer.send_and_wait("t", b"v")
+
+    asyncio.run(scenario())

@@ -62,7 +62,8 @@ async def _stream(bootstrap: str, count: int, seed: int, *, quiet: bool) -> tupl
     async with Admin(bootstrap) as admin:
         for topic in (ORDERS, CLICKS):
             await admin.create_topic(topic, partitions=_PARTITIONS)
-    async with Producer(bootstrap, ProducerConfig(compression_type="lz4")) as producer, Consumer(bootstrap) as consumer:
+    config = ProducerConfig(compression_type="lz4", linger_ms=20)
+    async with Producer(bootstrap, config) as producer, Consumer(bootstrap) as consumer:
         await consumer.assign_topics([ORDERS, CLICKS], OffsetSpec.earliest())
         watching = None if quiet else loop.create_task(choose_display().follow(report, count))
         started_s = loop.time()

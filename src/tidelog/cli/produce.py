@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -109,8 +110,9 @@ def produce(
         tuple((key, value.encode()) for key, value in key_values(headers, "--header").items()),
         partition,
     )
-    fd = os.open(file, os.O_RDONLY) if file is not None else sys.stdin.fileno()
-    tally, seconds = asyncio.run(_produce(bootstrap, wanted, config, fd))
+    logging.getLogger("tidelog.client.sender").setLevel(logging.ERROR)  # what fails is summed up below
+    with Path(file).open("rb") if file is not None else nullcontext(sys.stdin) as source:
+        tally, seconds = asyncio.run(_produce(bootstrap, wanted, config, source.fileno()))
     if as_json:
         show_json({"topic": topic, "delivered": tally.delivered, "failed": tally.failed, "seconds": round(seconds, 3)})
     elif sys.stderr.isatty():

@@ -300,11 +300,11 @@ class Admin:
         await self._retrying("listing brokers", lambda: self._cluster.refresh(()))
         chosen = sorted(self._cluster.metadata.nodes) if brokers is None else [BrokerId(broker) for broker in brokers]
         request = DescribeLogDirsRequest(topics=None)
-        replies = await asyncio.gather(
-            *(self._ask(broker, "describing log directories", request, DescribeLogDirsResponse) for broker in chosen)
-        )
+        asked = [self._ask(broker, "describing log directories", request, DescribeLogDirsResponse) for broker in chosen]
         dirs: list[LogDir] = []
-        for broker, reply in zip(chosen, replies, strict=True):
+        for broker, reply in zip(chosen, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            if isinstance(reply, BaseException):
+                raise reply
             check(reply.error_code, about=f"broker {broker}")
             dirs += [descriptions.log_dir(broker, result) for result in reply.results]
         return dirs

@@ -88,7 +88,8 @@ class Consumer:
         """Reads these partitions from now on, and no others, each from its start; an int is an offset."""
         self._check_open()
         specs = {partition: start for partition, start in starts.items() if isinstance(start, OffsetSpec)}
-        await asyncio.gather(*(self._cluster.topic(topic) for topic in {partition.topic for partition in starts}))
+        for topic in {partition.topic for partition in starts}:
+            await self._cluster.topic(topic)
         found = await self._resolve(specs)
         buffers: dict[TopicPartition, PartitionBuffer] = {}
         for partition, start in starts.items():

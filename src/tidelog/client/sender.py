@@ -8,7 +8,6 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.client.accumulator import Batch, ProducerIdentity
-from tidelog.client.backoff import Deadline
 from tidelog.client.delivery import Verdict, judge, leaves_doubt, metadata_is_stale
 from tidelog.client.errors import (
     BadReply,
@@ -20,6 +19,7 @@ from tidelog.client.errors import (
     check,
     error_code,
     refusal,
+    worth_retrying,
 )
 from tidelog.errors import BrokerError
 from tidelog.types import ZERO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicPartition
@@ -74,6 +74,8 @@ class Sender:
         self._space = asyncio.Event()
         self._requests: dict[BrokerId, int] = {}
         self._identity: ProducerIdentity | None = None
+        self._identity_failures = 0
+        self._ask_again_s = 0.0
         self._refreshing: asyncio.Task[None] | None = None
         self._stale: set[str] = set()
         self._failure: BaseException | None = None
@@ -97,6 +99,10 @@ class Sender:
                 self._wake.clear()
                 await self._step(asyncio.get_running_loop().time())
                 await self._sleep(asyncio.get_running_loop().time())
+        except (ClientError, BrokerError) as error:
+            log.error("the producer cannot go on: %s", error)
+            self._failure = error
+            self.abandon(error)
         except Exception as error:
             log.exception("the producer cannot go on")
             self._failure = error
@@ -115,15 +121,14 @@ class Sender:
         ready = self._accumulator.ready(now_s)
         if not ready:
             return
-        if self._config.idempotent and (self._identity is None or self._accumulator.identity_spent):
-            self._accumulator.identity_spent = False
-            self._identity = await self._new_identity()
+        if self._config.idempotent and not await self._have_identity(now_s):
+            return
         for broker, partitions in self._by_leader(ready).items():
             self._dispatch(broker, partitions)
 
     async def _sleep(self, now_s: float) -> None:
         """Until something happens, or a batch has lingered long enough, or one is too old."""
-        times = [self._accumulator.next_ready_s(now_s)]
+        times = [self._accumulator.next_ready_s(now_s), self._ask_again_s if self._ask_again_s > now_s else None]
         oldest_s = self._accumulator.oldest_s()
         if oldest_s is not None:
             times.append(oldest_s + self._config.delivery_timeout_ms / 1000)
@@ -278,19 +283,36 @@ class Sender:
         self._accumulator.failed(batch)
         _fail(batch, error, reasons)
 
-    async def _new_identity(self) -> ProducerIdentity:
-        async def attempt() -> ProducerIdentity:
-            connection = await self._cluster.any_connection()
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS)
-            reply = await connection.send(request, InitProducerIdResponse)
-            check(reply.error_code, about="asking for a producer id")
-            return ProducerIdentity(ProducerId(reply.producer_id), reply.producer_epoch)
-
+    async def _have_identity(self, now_s: float) -> bool:
+        """Asks for a producer id when there is none, or the last one is spent; false: not now, try again later."""
+        if self._identity is not None and not self._accumulator.identity_spent:
+            return True
+        if now_s < self._ask_again_s:
+            return False
+        self._accumulator.identity_spent = False
+        self._identity = None
         try:
-            deadline = Deadline(self._config.delivery_timeout_ms)
-            return await self._cluster.retrying("asking for a producer id", attempt, deadline)
+            self._identity = await self._new_identity()
+        except (ClientError, BrokerError) as error:
+            if not worth_retrying(error):
+                raise
+            log.debug("asking for a producer id failed, trying again: %s", error)
+            now_s = asyncio.get_running_loop().time()
+            self._ask_again_s = now_s + self._cluster.backoff.delay_s(self._identity_failures)
+            self._identity_failures += 1
+            return False
+        self._identity_failures = 0
+        return True
+
+    async def _new_identity(self) -> ProducerIdentity:
+        connection = await self._cluster.any_connection()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS)
+        try:
+            reply = await connection.send(request, InitProducerIdResponse)
         except NotSupported as error:
             raise NotSupported(f"{error}: set enable_idempotence=False to produce without producer ids") from error
+        check(reply.error_code, about="asking for a producer id")
+        return ProducerIdentity(ProducerId(reply.producer_id), reply.producer_epoch)
 
     def _refresh(self, topic: str) -> None:
         """Asks for the topic's leaders anew, once at a time."""
