@@ -16,9 +16,14 @@ from tidelog.handlers.reply_cache import EncodedReply
 from tidelog.net import outgoing as net
 from tidelog.net.outgoing import CloseConnection, Outgoing, Parked
 from tidelog.wire.api_keys import ApiKey, api_name
-from tidelog.wire.codec import decode
 from tidelog.wire.errors import DecodeError
-from tidelog.wire.headers import encode_response, frame_response, read_request_header, skip_header_tags
+from tidelog.wire.headers import (
+    encode_response,
+    frame_response,
+    read_request_header,
+    reply_writer,
+    request_reader,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,60 +38,88 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SILENCES = {NO_REPLY: net.NO_REPLY, CLOSE: net.CLOSE}
+_OUR_FAULT = "the broker failed; its log says why"
+
+_new_tuple = tuple.__new__
 
 
 _LARGE_FRAME_BYTES = 1 << 16
 """Below this nothing can become large, and the setting need not be looked up."""
 
 
+class _Route:
+    """One API at one version: what can be known before a request comes."""
+
+    __slots__ = ("handle", "handler", "read", "response", "write")
+
+    def __init__(self, handler: Handler[Any, Any], version: int) -> None:
+        self.handler = handler
+        self.handle = handler.handle
+        self.response = handler.response
+        self.read = request_reader(handler.request, version)
+        self.write = reply_writer(handler.response, version)
+
+    def encode(self, reply: Message, correlation_id: int) -> Outgoing:
+        # As `Outgoing(...)`, but twice as fast. What handlers splice are file slices, which are regions.
+        return _new_tuple(Outgoing, self.write(reply, correlation_id))
+
+
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._routes: dict[tuple[Any, ...], _Route] = {}
+        """By API and version, filled as they are asked for."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Outcome:
         try:
             header = read_request_header(frame)
         except DecodeError as error:
             raise CloseConnection(str(error)) from error
-        handler = self._services.served.get(header.api)
-        if handler is None:
-            raise CloseConnection(f"{api_name(header.api)} is not served")
-        if not handler.versions[0] <= header.version <= handler.versions[1]:
-            return self._wrong_version(handler, header)
+        route = self._routes.get(header[:2])
+        if route is None:
+            handler = self._services.served.get(header.api)
+            if handler is None:
+                raise CloseConnection(f"{api_name(header.api)} is not served")
+            if not handler.versions[0] <= header.version <= handler.versions[1]:
+                return self._wrong_version(handler, header)
+            route = self._routes[header[:2]] = _Route(handler, header.version)
         if len(frame) > _LARGE_FRAME_BYTES and header.api != ApiKey.PRODUCE:
             self._check_size(header, len(frame))
-        request = _decode(handler, header, frame)
+        try:
+            request = route.read(frame, header.body)
+        except DecodeError as error:
+            raise CloseConnection(str(error)) from error
         ctx = Context(self._services, header.version, header.client_id, connection.listener_name)
         try:
-            answer = handler.handle(ctx, request)
+            answer = route.handle(ctx, request)
         except BrokerError as error:
-            answer = _refusal(handler, request, error.code, error.message)
+            answer = _refusal(route.handler, request, error.code, error.message)
         except Exception:
             logger.exception("%s v%d failed", api_name(header.api), header.version)
-            answer = _refusal(handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
-        if isinstance(answer, handler.response):
-            return _encode(answer, header)
+            answer = _refusal(route.handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, _OUR_FAULT)
+        if isinstance(answer, route.response):
+            return route.encode(answer, header.correlation_id)
         if isinstance(answer, Waiting | Silence):
-            return self._later(answer, header)
+            return self._later(answer, route, header)
         if isinstance(answer, EncodedReply):
-            return Outgoing(frame_response(handler.response, answer.body, header.version, header.correlation_id))
-        return self._finish(answer, handler, request, header)
+            return Outgoing(frame_response(route.response, answer.body, header.version, header.correlation_id))
+        return self._finish(answer, route, request, header)
 
     async def _finish(
-        self, coroutine: Coroutine[Any, Any, Any], handler: Handler[Any, Any], request: Message, header: RequestHeader
+        self, coroutine: Coroutine[Any, Any, Any], route: _Route, request: Message, header: RequestHeader
     ) -> Reply | Parked:
         try:
             answer = await coroutine
         except BrokerError as error:
-            answer = _refusal(handler, request, error.code, error.message)
+            answer = _refusal(route.handler, request, error.code, error.message)
         except Exception:
             logger.exception("%s v%d failed", api_name(header.api), header.version)
-            answer = _refusal(handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
-        if isinstance(answer, handler.response):
-            return _encode(answer, header)
-        return self._later(answer, header)
+            answer = _refusal(route.handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, _OUR_FAULT)
+        if isinstance(answer, route.response):
+            return route.encode(answer, header.correlation_id)
+        return self._later(answer, route, header)
 
-    def _later(self, answer: Waiting[Any] | Silence, header: RequestHeader) -> Reply | Parked:
+    def _later(self, answer: Waiting[Any] | Silence, route: _Route, header: RequestHeader) -> Reply | Parked:
         if isinstance(answer, Silence):
             return _SILENCES[answer]
         future: asyncio.Future[Reply] = self._services.loop.create_future()
@@ -94,7 +127,7 @@ class Router:
 
         def deliver(reply: Message) -> None:
             if not future.done():
-                future.set_result(_encode(reply, header))
+                future.set_result(route.encode(reply, header.correlation_id))
 
         def settle(done: asyncio.Future[Reply]) -> None:
             if done.cancelled():
@@ -117,22 +150,6 @@ class Router:
             return Outgoing(data)
         first, last = handler.versions
         raise CloseConnection(f"{api_name(header.api)} is served in versions {first} to {last}, not {header.version}")
-
-
-def _decode(handler: Handler[Any, Any], header: RequestHeader, frame: memoryview) -> Message:
-    try:
-        body = header.body
-        if header.version in handler.request.FLEXIBLE:
-            body = skip_header_tags(frame, body)
-        message: Message = decode(handler.request, frame, header.version, body)
-    except DecodeError as error:
-        raise CloseConnection(str(error)) from error
-    return message
-
-
-def _encode(reply: Message, header: RequestHeader) -> Outgoing:
-    data, splices = encode_response(reply, header.version, header.correlation_id)
-    return Outgoing(data, splices)  # type: ignore[arg-type] # what handlers splice are file slices, which are regions
 
 
 def _refusal(handler: Handler[Any, Any], request: Message, code: ErrorCode, message: str) -> Message:

@@ -17,15 +17,22 @@ from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, A
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.handlers.reply_cache import EncodedReply
+
 CLIENT_SOFTWARE_SINCE = 3
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handle(ctx: Context, req: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(ctx: Context, req: ApiVersionsRequest) -> ApiVersionsResponse | EncodedReply:
     if ctx.version >= CLIENT_SOFTWARE_SINCE and not (
         _LEGAL_SOFTWARE.fullmatch(req.client_software_name) and _LEGAL_SOFTWARE.fullmatch(req.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    services = ctx.services
+    return services.replies.get(services.image.version, ctx.version, ApiVersionsResponse, lambda: _supported(ctx))
+
+
+def _supported(ctx: Context) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=0, api_keys=advertised(ctx.services.served), finalized_features_epoch=0)
 
 

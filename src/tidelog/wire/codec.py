@@ -20,6 +20,9 @@ Splice = tuple[int, Spliced]
 Encoder = Callable[[Message, bytearray, list[Splice]], None]
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
+ENCODER_FAILURES = (struct.error, AttributeError, TypeError, UnicodeEncodeError)
+DECODER_FAILURES = (struct.error, IndexError, UnicodeDecodeError)
+
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 
@@ -29,8 +32,8 @@ def encode(message: Message, version: int, out: bytearray, splices: list[Splice]
     encoder = _encoders.get((type(message), version)) or _compile_encoder(type(message), version)
     try:
         encoder(message, out, splices)
-    except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
-        raise EncodeError(f"{type(message).__name__} v{version} cannot be encoded: {error}") from error
+    except ENCODER_FAILURES as error:
+        raise cannot_encode(type(message), version, error) from error
 
 
 def to_bytes(message: Message, version: int) -> bytes:
@@ -52,10 +55,28 @@ def decode(cls: type[M], buffer: memoryview | bytes | bytearray, version: int, p
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         message, _end = decoder(view, position, len(view))
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{cls.__name__} v{version} is cut short or malformed: {error}") from error
+    except DECODER_FAILURES as error:
+        raise cannot_decode(cls, version, error) from error
     result: M = message
     return result
+
+
+def encoder_of(cls: type[Message], version: int) -> Encoder:
+    """The compiled function itself, for who encodes many. It fails with ENCODER_FAILURES."""
+    return _encoders.get((cls, version)) or _compile_encoder(cls, version)
+
+
+def decoder_of(cls: type[Message], version: int) -> Decoder:
+    """The compiled function itself, for who decodes many. It fails with DECODER_FAILURES, or with a DecodeError."""
+    return _decoders.get((cls, version)) or _compile_decoder(cls, version)
+
+
+def cannot_encode(cls: type[Message], version: int, error: Exception) -> EncodeError:
+    return EncodeError(f"{cls.__name__} v{version} cannot be encoded: {error}")
+
+
+def cannot_decode(cls: type[Message], version: int, error: Exception) -> DecodeError:
+    return DecodeError(f"{cls.__name__} v{version} is cut short or malformed: {error}")
 
 
 def _compile_encoder(cls: type[Message], version: int) -> Encoder:

@@ -9,14 +9,24 @@ The very first form of a request header had no client id; ControlledShutdown v0 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.codec import encode
+from tidelog.wire.codec import (
+    DECODER_FAILURES,
+    ENCODER_FAILURES,
+    cannot_decode,
+    cannot_encode,
+    decoder_of,
+    encode,
+    encoder_of,
+)
 from tidelog.wire.errors import DecodeError, EncodeError
 from tidelog.wire.primitives import read_uvarint, skip_tags, too_short
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.wire.codec import Splice
     from tidelog.wire.declare import Message
 
@@ -24,6 +34,10 @@ _BARE = struct.Struct(">hhi")
 _FIXED = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
+
+_unpack_fixed = _FIXED.unpack_from
+_pack_start = _LENGTH_AND_CORRELATION.pack_into
+_new_tuple = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -38,7 +52,7 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: memoryview) -> RequestHeader:
     """Reads what every version of the header has in common. `frame` is a request without its length."""
     try:
-        api, version, correlation_id, length = _FIXED.unpack_from(frame)
+        api, version, correlation_id, length = _unpack_fixed(frame)
         if version == 0 and api == ApiKey.CONTROLLED_SHUTDOWN:
             return RequestHeader(api, version, correlation_id, None, _BARE.size)
         if length < 0:
@@ -46,7 +60,8 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         end = 10 + length
         if end > len(frame):
             raise too_short(length, len(frame) - 10)
-        return RequestHeader(api, version, correlation_id, str(frame[10:end], "utf-8"), end)
+        # As `RequestHeader(...)`, but twice as fast.
+        return _new_tuple(RequestHeader, (api, version, correlation_id, str(frame[10:end], "utf-8"), end))
     except (struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"a request header is cut short or malformed: {error}") from error
 
@@ -80,16 +95,45 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 
 def encode_response(message: Message, version: int, correlation_id: int) -> tuple[bytearray, list[Splice]]:
     """A whole reply frame, its length included, and the records that belong into it."""
-    out = bytearray(8)
-    splices: list[Splice] = []
-    if _has_tags(type(message), version):
-        out.append(0)
-    encode(message, version, out, splices)
-    size = len(out) - 4
-    for _position, records in splices:
-        size += records.size
-    _LENGTH_AND_CORRELATION.pack_into(out, 0, size, correlation_id)
-    return out, splices
+    return reply_writer(type(message), version)(message, correlation_id)
+
+
+def request_reader(cls: type[Message], version: int) -> Callable[[memoryview, int], Any]:
+    """A function that reads the requests of one kind, from the end of their headers' fixed part: all that is known
+    beforehand is looked up once."""
+    decoder = decoder_of(cls, version)
+    flexible = version in cls.FLEXIBLE
+
+    def read(frame: memoryview, position: int) -> Any:
+        try:
+            if flexible:
+                position = skip_header_tags(frame, position) if frame[position] else position + 1
+            return decoder(frame, position, len(frame))[0]
+        except DECODER_FAILURES as error:
+            raise cannot_decode(cls, version, error) from error
+
+    return read
+
+
+def reply_writer(cls: type[Message], version: int) -> Callable[[Message, int], tuple[bytearray, list[Splice]]]:
+    """What `encode_response` does, for replies of one kind: all that is known beforehand is looked up once."""
+    encoder = encoder_of(cls, version)
+    head = bytes(9) if _has_tags(cls, version) else bytes(8)
+
+    def write(message: Message, correlation_id: int) -> tuple[bytearray, list[Splice]]:
+        out = bytearray(head)
+        splices: list[Splice] = []
+        try:
+            encoder(message, out, splices)
+        except ENCODER_FAILURES as error:
+            raise cannot_encode(cls, version, error) from error
+        size = len(out) - 4
+        for _position, records in splices:
+            size += records.size
+        _pack_start(out, 0, size, correlation_id)
+        return out, splices
+
+    return write
 
 
 def frame_response(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytes:
