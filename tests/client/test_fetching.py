@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.fetching import FetchPlanner, PartitionBuffer
+from tidelog.client.fetching import NEVER_S, FetchPlanner, PartitionBuffer
 from tidelog.client.offsets import OffsetSpec
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.build import build_batch
@@ -182,6 +182,12 @@ def test_a_partition_that_failed_waits_its_time() -> None:
     assert planner.plan([failed], LEADERS.get, 2.0) == []
     assert planner.next_due_s([failed], 2.0) == 3.0
     assert len(planner.plan([failed], LEADERS.get, 3.0)) == 1
+
+
+def test_a_partition_that_failed_for_good_is_not_waited_for() -> None:
+    lost = buffer_at(0, P2)
+    lost.not_before_s = NEVER_S
+    assert FetchPlanner(rest_s=0.5).next_due_s([lost], 2.0) is None
 
 
 def test_a_partition_without_a_leader_is_left_alone() -> None:

@@ -30,7 +30,7 @@ from tidelog.client.errors import (
     refusal,
     worth_retrying,
 )
-from tidelog.client.fetching import ConsumerRecord, FetchPlan, FetchPlanner, PartitionBuffer
+from tidelog.client.fetching import NEVER_S, ConsumerRecord, FetchPlan, FetchPlanner, PartitionBuffer
 from tidelog.client.offsets import OffsetSpec, list_offsets
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.types import ZERO_TOPIC_ID, BrokerId, Offset, TopicPartition
@@ -288,7 +288,7 @@ class Consumer:
         spec = _RESET_SPECS.get(self.config.auto_offset_reset)
         if spec is None:
             self._fail(OffsetOutOfRange(buffer.partition, buffer.fetch_offset))
-            buffer.not_before_s = float("inf")  # until the application seeks elsewhere
+            buffer.not_before_s = NEVER_S
             return
         log.warning(
             "%s: offset %d is gone, going on from the %s",

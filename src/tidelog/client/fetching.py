@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tidelog.client.offsets import OffsetSpec
 
+NEVER_S = float("inf")
+"""As a time: not until the application seeks elsewhere."""
+
 _ANSWERS_AHEAD_MAX = 2
 
 
@@ -179,7 +182,7 @@ class FetchPlanner:
     def next_due_s(self, buffers: Iterable[PartitionBuffer], now_s: float) -> float | None:
         """When `plan` will have more to say without anything else happening."""
         times = [until_s for until_s, _ in self._resting.values() if until_s > now_s]
-        times += [buffer.not_before_s for buffer in buffers if buffer.not_before_s > now_s]
+        times += [buffer.not_before_s for buffer in buffers if now_s < buffer.not_before_s < NEVER_S]
         return min(times, default=None)
 
     def _rests(self, broker: BrokerId, chosen: list[PartitionBuffer], now_s: float) -> bool:
