@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidelog.errors import BrokerError, ErrorCode
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from tidelog.clock import Clock
     from tidelog.coordinators.decision import Decision, StoredRecord, Ticket
-    from tidelog.wire.declare import Message
+    from tidelog.wire.declare import Message, Struct
 
 logger = logging.getLogger(__name__)
 
 RELOAD_PAUSE_S = 1.0
 
-OnReply = Callable[["Message | BrokerError"], None]
+OnReply = Callable[["Struct | BrokerError"], None]
 
 
 class Shard(Protocol):
     """The pure part: what one partition's worth of groups or transactions knows and decides."""
 
-    def handle(self, ticket: Ticket, request: Message, caller: Any, now_ms: int) -> Decision: ...
+    def handle(self, ticket: Ticket, request: Struct, caller: Any, now_ms: int) -> Decision: ...
 
     def apply(self, key: Message, value: Message | None) -> None: ...
 
@@ -69,8 +69,11 @@ class _Phase(Enum):
     CLOSED = "closed"
 
 
-class ShardRuntime:
-    def __init__(self, name: str, make_shard: Callable[[], Shard], log: StateLog, clock: Clock) -> None:
+S = TypeVar("S", bound=Shard)
+
+
+class ShardRuntime(Generic[S]):
+    def __init__(self, name: str, make_shard: Callable[[], S], log: StateLog, clock: Clock) -> None:
         self._name = name
         self._make_shard = make_shard
         self._log = log
@@ -80,7 +83,7 @@ class ShardRuntime:
         self._phase = _Phase.LOADING
         self._tickets = count(1)
         self._waiting: dict[Ticket, OnReply] = {}
-        self._held: deque[tuple[int, Ticket, Message]] = deque()
+        self._held: deque[tuple[int, Ticket, Struct]] = deque()
         """Replies that wait for the high watermark to pass an offset, in the order of the offsets."""
         self._last_offset = -1
         self._safe_offset = -1
@@ -91,15 +94,15 @@ class ShardRuntime:
         self._loading = self._loop.create_task(self._load(), name=f"load {name}")
 
     @property
-    def shard(self) -> Shard:
-        """For decisions that come from elsewhere, see `perform`."""
+    def shard(self) -> S:
+        """To look at. Decisions go through `ask` and `perform`."""
         return self._shard
 
     @property
     def active(self) -> bool:
         return self._phase is _Phase.ACTIVE
 
-    def ask(self, request: Message, caller: Any, on_reply: OnReply) -> Ticket:
+    def ask(self, request: Struct, caller: Any, on_reply: OnReply) -> Ticket:
         """Has the shard answer. Raises BrokerError if it cannot be asked now."""
         if self._phase is _Phase.LOADING:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._name} is still being loaded: try again")
@@ -115,7 +118,7 @@ class ShardRuntime:
         if self._waiting.pop(ticket, None) is not None and self.active:
             self._shard.abandon(ticket)
 
-    def perform(self, decide: Callable[[Shard, int], Decision]) -> None:
+    def perform(self, decide: Callable[[S, int], Decision]) -> None:
         """Has the shard decide something that no request asked for. While loading there is nothing to decide on."""
         if self.active:
             self._decide(decide)
@@ -129,7 +132,7 @@ class ShardRuntime:
 
     # --- deciding ---
 
-    def _decide(self, decide: Callable[[Shard, int], Decision]) -> None:
+    def _decide(self, decide: Callable[[S, int], Decision]) -> None:
         now_ms = self._clock.now_ms()
         try:
             decision = decide(self._shard, now_ms)
@@ -166,13 +169,13 @@ class ShardRuntime:
 
         return settle
 
-    def _give(self, ticket: Ticket, reply: Message) -> None:
+    def _give(self, ticket: Ticket, reply: Struct) -> None:
         if self._last_offset <= self._safe_offset:
             self._deliver(ticket, reply)
         else:
             self._held.append((self._last_offset, ticket, reply))
 
-    def _deliver(self, ticket: Ticket, reply: Message) -> None:
+    def _deliver(self, ticket: Ticket, reply: Struct) -> None:
         on_reply = self._waiting.pop(ticket, None)
         if on_reply is not None:
             on_reply(reply)

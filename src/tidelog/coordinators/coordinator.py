@@ -1,0 +1,61 @@
+"""All shards of one kind of coordinator on this broker: one for each partition of the internal topic that it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tidelog.coordinators.placement import partition_for
+from tidelog.coordinators.runtime import Shard, ShardRuntime
+from tidelog.errors import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.clock import Clock
+    from tidelog.coordinators.runtime import StateLog
+
+S = TypeVar("S", bound=Shard)
+
+
+class Coordinator(Generic[S]):
+    def __init__(
+        self, topic: str, make_shard: Callable[[], S], partitions: Callable[[], int | None], clock: Clock
+    ) -> None:
+        """`partitions` tells how many partitions the internal topic has; None while there is no such topic."""
+        self.topic = topic
+        self._make_shard = make_shard
+        self._partitions = partitions
+        self._clock = clock
+        self._shards: dict[int, ShardRuntime[S]] = {}
+
+    def __iter__(self) -> Iterator[ShardRuntime[S]]:
+        return iter(self._shards.values())
+
+    def lead(self, partition: int, log: StateLog) -> None:
+        """Takes over a partition: its state is loaded, and served from then on."""
+        self.resign(partition)
+        self._shards[partition] = ShardRuntime(f"{self.topic}-{partition}", self._make_shard, log, self._clock)
+
+    def resign(self, partition: int) -> None:
+        runtime = self._shards.pop(partition, None)
+        if runtime is not None:
+            runtime.close()
+
+    def close(self) -> None:
+        for partition in list(self._shards):
+            self.resign(partition)
+
+    def partition_of(self, key: str) -> int | None:
+        """The partition that holds the state of `key`; None while the internal topic is not there."""
+        count = self._partitions()
+        return None if count is None else partition_for(key, count)
+
+    def shard_of(self, key: str) -> ShardRuntime[S]:
+        """The shard that decides on `key`. Raises BrokerError if it is not here."""
+        partition = self.partition_of(key)
+        if partition is None:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic {self.topic} is not there yet: try again")
+        runtime = self._shards.get(partition)
+        if runtime is None:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR, f"{key!r} is coordinated by another broker")
+        return runtime
