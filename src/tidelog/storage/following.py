@@ -33,12 +33,21 @@ class _Piece(NamedTuple):
 
 def append(log: Log, buffer: bytes | bytearray | memoryview, now_ms: int) -> Followed:
     view = memoryview(buffer)
-    pieces = _check(view, log.log_end_offset)
+    start_offset = log.log_start_offset
+    pieces = _check(view, 0 if start_offset == log.log_end_offset else log.log_end_offset)
     if not pieces:
         return Followed(-1, log.log_end_offset, 0)
+    first = pieces[0].header
+    if first.last_offset < start_offset:
+        raise _out_of_order(first, start_offset)
+    if first.base_offset < start_offset == log.log_end_offset:
+        # Records were deleted up to the middle of a batch, and this log begins with that batch.
+        log.truncate_fully_and_start_at(first.base_offset)
     done = 0
     while done < len(pieces):
         done += _append_run(log, view, pieces[done:], now_ms)
+    if log.log_start_offset < start_offset:
+        log.advance_log_start(start_offset)
     last = pieces[-1]
     return Followed(pieces[0].header.base_offset, last.header.next_offset, last.start + last.header.size)
 
@@ -53,14 +62,18 @@ def _check(view: memoryview, expected: int) -> list[_Piece]:
                 ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} arrived damaged: fetch it again"
             )
         if header.base_offset < expected or header.last_offset_delta < 0:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"a batch at offset {header.base_offset} cannot follow offset {expected - 1}: truncate first",
-            )
+            raise _out_of_order(header, expected)
         pieces.append(_Piece(start, header))
         start += header.size
         expected = header.next_offset
     return pieces
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"a batch at offset {header.base_offset} cannot follow offset {expected - 1}: truncate first",
+    )
 
 
 def _append_run(log: Log, view: memoryview, pieces: list[_Piece], now_ms: int) -> int:

@@ -45,22 +45,26 @@ class Health:
         _log.error("%s: could not %s: %s", self._name, action, error)
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._name}: could not {action}: {error}")
 
-    def during(self, action: str) -> During:
-        return During(self, action)
+    def during(self, action: str, *, fatal: bool = False) -> During:
+        """`fatal` if half of the action is worse than none of it."""
+        return During(self, action, fatal=fatal)
 
 
 class During:
     """`with health.during("roll"):` OSError and Damage come out as KAFKA_STORAGE_ERROR."""
 
-    __slots__ = ("_action", "_health")
+    __slots__ = ("_action", "_fatal", "_health")
 
-    def __init__(self, health: Health, action: str) -> None:
+    def __init__(self, health: Health, action: str, *, fatal: bool) -> None:
         self._health = health
         self._action = action
+        self._fatal = fatal
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         if isinstance(error, OSError | Damage):
+            if self._fatal:
+                self._health.fail(f"could not {self._action}: {error}")
             raise self._health.refusal(self._action, error) from error

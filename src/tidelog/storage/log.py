@@ -188,7 +188,8 @@ class Log:
         if rolling.is_full(segment, config, size, last_offset) or rolling.is_aged_by(
             segment, config, max_timestamp, now_ms, self.topic_partition
         ):
-            return self.roll(now_ms, base_offset)
+            far = last_offset - self.log_end_offset > rolling.RELATIVE_OFFSET_MAX
+            return self.roll(now_ms, base_offset if far else self.log_end_offset)
         if not segment.exists:
             with self._health.during("create a segment"):
                 segment.create(now_ms)
@@ -224,14 +225,15 @@ class Log:
         return rolling.is_aged(self.segments.active, self.config, now_ms, self.topic_partition)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Close the active segment and go on in a new one at the log end, or after a gap at `base_offset`.
+        """Close the active segment and go on in a new one: at the log end, so that recovery can tell a lost tail from
+        a gap, or at `base_offset` if a gap is too wide for that.
 
         What was written is synced with the next flush, which may not call anything flushed before that.
         """
         self._health.check()
         active = self.segments.active
         new_base = self.log_end_offset if base_offset is None else base_offset
-        if not active.size and active.base_offset == new_base and active.exists:
+        if not active.size and active.base_offset == new_base:
             return active
         with self._health.during("roll a segment"):
             if active.size:
@@ -363,14 +365,14 @@ class Log:
         self._health.check()
         if offset >= self.log_end_offset:
             return
-        with self._health.during("truncate"):
+        with self._health.during("truncate", fatal=True):
             self.room.before_truncation(self.topic_partition, offset)
             truncation.truncate_to(self, offset, self.room.clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log; the next record will have `offset`."""
         self._health.check()
-        with self._health.during("truncate"):
+        with self._health.during("truncate", fatal=True):
             self.room.before_truncation(self.topic_partition, min(offset, self.log_start_offset))
             truncation.truncate_fully_and_start_at(self, offset, self.room.clock.now_ms())
 

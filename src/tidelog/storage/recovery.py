@@ -143,10 +143,11 @@ class Recovery:
                 # Not the one found there: it may stem from a history that was cut away since.
                 snapshots.write(segment.base_offset, self._producers).sync()
                 self._names_changed = True
-            limit = walked[at + 1].base_offset if at + 1 < len(walked) else _UNBOUNDED
-            end_offset, damage = self._walk(segment, limit)
+            next_base = walked[at + 1].base_offset if at + 1 < len(walked) else None
+            end_offset, damage = self._walk(segment, _UNBOUNDED if next_base is None else next_base)
             if damage is not None:
                 self._cut(segment, damage, end_offset)
+            if damage is not None or self._lost_tail(segment, end_offset, next_base):
                 self._drop_after(segments, segment, snapshots)
                 break
         self._make_durable(walked, segments)
@@ -184,6 +185,20 @@ class Recovery:
         except Damage as damage:
             return next_offset, damage
         return next_offset, None
+
+    def _lost_tail(self, segment: Segment, end_offset: int, next_base: int | None) -> bool:
+        """Whether the segment ends too early, though with a whole batch: then the next one is no continuation.
+
+        Below the recovery point a gap may be compaction's, and what follows it was acknowledged in any case.
+        """
+        if next_base is None or end_offset == next_base:
+            return False
+        if next_base > self._recovery_point:
+            _log.warning("%s ends at %d, before the next segment at %d", segment.file.path, end_offset, next_base)
+            return True
+        if not self._config.compacted:
+            _log.error("%s: records %d to %d are missing", segment.file.path, end_offset, next_base - 1)
+        return False
 
     def _cut(self, segment: Segment, damage: Damage, end_offset: int) -> None:
         lost_bytes = segment.size - damage.position

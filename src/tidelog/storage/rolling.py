@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.segment import Segment
 
-_RELATIVE_OFFSET_MAX = 2**31 - 1
+RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 def is_full(segment: Segment, config: TopicConfig, incoming_bytes: int, last_offset: int) -> bool:
     """Whether a batch must not go into `segment` any more."""
     if not segment.size:
-        return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+        return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
     room = min(config.segment_bytes, SEGMENT_BYTES_MAX) - segment.size
     index_bytes_max = config.segment_index_bytes
     return (
         incoming_bytes > room
-        or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+        or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         or (len(segment.index) + 1) * offset_index.ENTRY_SIZE > index_bytes_max
         or (len(segment.times) + 1) * time_index.ENTRY_SIZE > index_bytes_max
     )

@@ -195,8 +195,11 @@ class LogStore:
             recovery_points = {each: old.recovery_points[each] for each in self._left_alone(old.recovery_points)}
             log_starts = {each: old.log_start_offsets[each] for each in self._left_alone(old.log_start_offsets)}
             for each, log in here.items():
+                if log.failure is not None:
+                    continue  # what was written down of it before is all that is known
                 recovery_points[each] = log.flushed_offset
-                if log.log_start_offset > log.segments.first_offset or not log.segments.active.exists:
+                if log.log_start_offset:
+                    # Also where the first segment's name says the same: a crash can bring removed segments back.
                     log_starts[each] = log.log_start_offset
             offsets = {
                 RECOVERY_POINTS: recovery_points,
@@ -211,8 +214,12 @@ class LogStore:
         self.prepare_checkpoints(high_watermarks).write()
 
     def _left_alone(self, checkpointed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Partitions that are not open: what is known of them stays written down."""
-        return [each for each in self._set_aside if each in checkpointed]
+        """Partitions that are not open, or not well: what is known of them stays written down."""
+        return [each for each in checkpointed if each in self._set_aside or self._is_unwell(each)]
+
+    def _is_unwell(self, topic_partition: TopicPartition) -> bool:
+        log = self.logs.get(topic_partition)
+        return log is not None and log.failure is not None
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: int) -> None:
         self._homes[topic_partition].checkpoints.lower_recovery_point(topic_partition, offset)
@@ -224,8 +231,10 @@ class LogStore:
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """A clean stop: everything flushed, indexes and snapshots written, checkpoints, and last the marker."""
-        unwell = self._close_logs()
+        unwell = self._flush_logs()
         self.write_checkpoints(high_watermarks)
+        for log in self.logs.values():
+            log.abandon()
         for _, path in self._doomed:
             remove_tree(self._fs, path)
         self._doomed = []
@@ -241,7 +250,7 @@ class LogStore:
         """Let go of the directories and say nothing of what is in them: for a start that failed half-way."""
         self._unlock()
 
-    def _close_logs(self) -> set[DataDir]:
+    def _flush_logs(self) -> set[DataDir]:
         """The data directories in which something could not be made durable."""
         unwell: set[DataDir] = set()
         tickets: list[tuple[Log, FlushTicket]] = []
@@ -260,8 +269,6 @@ class LogStore:
                 log.finish_flush(ticket)
             except BrokerError:
                 unwell.add(self._homes[log.topic_partition])
-        for log in self.logs.values():
-            log.abandon()
         return unwell
 
     def _unlock(self) -> None:

@@ -20,21 +20,22 @@ _log = logging.getLogger(__name__)
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:
-    """Cut before the batch that holds `offset`: the log ends there or, within a gap, at `offset`."""
+    """Cut before the batch that holds `offset`. If only deleted records are left then, the log starts over."""
     _log.info("%s: cutting from %d to %d", log.topic_partition, log.log_end_offset, offset)
-    _remove(log, log.segments.drop_from(offset))
-    if not len(log.segments):
+    if offset <= log.log_start_offset:
         _start_over(log, offset, now_ms)
         return
-    active = log.segments.active
-    place = active.find(offset)
-    end_offset = offset
+    segment = log.segments.holding(offset)
+    place = segment.find(offset)
+    end_offset = offset if place is None else min(offset, place.base_offset)
+    if end_offset <= log.log_start_offset:
+        _start_over(log, log.log_start_offset, now_ms)
+        return
+    _remove(log, log.segments.drop_from(segment.base_offset + 1))
     if place is not None:
-        end_offset = min(offset, place.base_offset)
-        active.truncate(place.position, end_offset)
-        log.durability.add_file(active.file.get())
+        segment.truncate(place.position, end_offset)
+        log.durability.add_file(segment.file.get())
     log.log_end_offset = end_offset
-    log.log_start_offset = min(log.log_start_offset, end_offset)
     log.durability.truncated(end_offset)
     log.epochs.truncate_end(end_offset)
     log.snapshots.remove_after(end_offset)
@@ -45,11 +46,13 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
 def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> None:
     """Empty the log; the next record will have `offset`."""
     _log.info("%s: emptying, to go on at %d", log.topic_partition, offset)
-    _remove(log, log.segments.drop_from(0))
     _start_over(log, offset, now_ms)
 
 
 def _start_over(log: Log, offset: int, now_ms: int) -> None:
+    """Empty, and the next record has `offset`."""
+    log.room.log_start_moved(log.topic_partition, offset)
+    _remove(log, log.segments.drop_from(0))
     log.snapshots.remove_after(-1)
     log.segments.start_over(offset, now_ms)
     log.log_start_offset = log.log_end_offset = offset
