@@ -318,14 +318,30 @@ def test_closing_fails_what_is_outstanding_and_leaves_nothing_behind(run: Run) -
 
 
 @both_loops
-def test_closing_lets_written_requests_out(run: Run) -> None:
+def test_closing_lets_written_requests_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.net.channel.CLOSE_GRACE_S", LONG_S)
+
     async def scenario() -> None:
         async with Broker() as broker:
             channel, peer = await broker.connected()
-            body = bytes(40_000)
+            body = bytes(20 << 20)
             await channel.send_only(request(1, body))
+            received, _ = await asyncio.gather(peer.receive_frame(), channel.close())
+            assert received == request(1, body)
+
+    run(scenario())
+
+
+@both_loops
+def test_closing_does_not_wait_for_ever(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.net.channel.CLOSE_GRACE_S", 0.01)
+
+    async def scenario() -> None:
+        async with Broker() as broker:
+            channel, _ = await broker.connected()
+            await channel.send_only(request(1, bytes(20 << 20)))
             await channel.close()
-            assert await peer.receive_frame() == request(1, body)
+            assert channel.closed
 
     run(scenario())
 

@@ -299,6 +299,24 @@ def test_outstanding_replies_are_bounded(run: Run) -> None:
 
 
 @both_loops
+def test_replies_behind_a_parked_one_are_bounded_too(run: Run) -> None:
+    async def scenario() -> None:
+        parking = Parking()
+        async with Ends(
+            lambda frame: parking(frame) if frame == b"0" else reply(frame), limits=ConnectionLimits(parked_max=4)
+        ) as ends:
+            names = [b"%d" % number for number in range(10)]
+            await ends.peer.send_frames(*names)
+            await until(lambda: not ends.connection.reading)
+            await loop_turns()
+            assert ends.service.frames == names[:4]
+            parking.resolve(b"0")
+            assert await ends.peer.receive_frames(10) == names
+
+    run(scenario())
+
+
+@both_loops
 def test_finished_replies_behind_a_parked_one_count_as_output(run: Run) -> None:
     async def scenario() -> None:
         parking = Parking()
@@ -625,6 +643,27 @@ def test_finishing_waits_for_replies_then_for_the_peer(run: Run) -> None:
 
 
 @both_loops
+def test_finishing_waits_for_a_coroutine(run: Run) -> None:
+    async def scenario() -> None:
+        gate = asyncio.Event()
+
+        async def slowly(frame: bytes) -> Reply:
+            await gate.wait()
+            return reply(frame)
+
+        async with Ends(slowly) as ends:
+            await ends.peer.send_frames(b"a", b"b")
+            await until(lambda: len(ends.host.tasks) == 1)
+            ends.connection.finish()
+            await loop_turns()
+            assert not ends.connection.closed
+            gate.set()
+            assert await ends.peer.receive_rest() == framed(b"a")
+
+    run(scenario())
+
+
+@both_loops
 def test_a_finished_connection_does_not_wait_for_ever(run: Run) -> None:
     async def scenario() -> None:
         async with Ends(limits=ConnectionLimits(linger_s=0.001)) as ends:
@@ -640,7 +679,7 @@ def test_a_finished_connection_does_not_wait_for_ever(run: Run) -> None:
 
 
 def idle_limits() -> ConnectionLimits:
-    return ConnectionLimits(idle_timeout_s=600.0, output_bytes_max=10_000)
+    return ConnectionLimits(idle_timeout_s=600.0)
 
 
 @both_loops
@@ -686,10 +725,14 @@ def test_who_waits_for_us_is_not_idle(run: Run) -> None:
 def test_a_peer_that_never_reads_is_closed_after_the_idle_time(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         clock = SetClock()
-        async with Ends(
-            lambda frame: reply(frame * 100_000), limits=idle_limits(), clock=clock, socket_buffer_bytes=8192
-        ) as ends:
-            await ends.peer.send_frames(b"a", b"b")
+        parking = Parking()
+
+        def answer(frame: bytes) -> Outcome:
+            return parking(frame) if frame == b"parked" else reply(frame * 50_000)
+
+        async with Ends(answer, limits=idle_limits(), clock=clock, socket_buffer_bytes=8192) as ends:
+            # That a later request waits for us does not excuse it.
+            await ends.peer.send_frames(b"a", b"parked")
             await until(lambda: ends.connection.unsent_bytes > 0)
             await loop_turns()
             ends.connection.sweep(clock.monotonic())

@@ -184,6 +184,14 @@ def test_a_length_that_cannot_be_is_refused_before_allocating(length: int) -> No
     assert stream.buffer.capacity == 0
 
 
+def test_frames_cut_by_the_end_of_the_scratch_cost_no_receive_of_their_own() -> None:
+    stream = Stream(Scratch(), framed(b"x" * 97) * 6490)
+    whole_scratches = -(-len(stream.data) // SCRATCH_BYTES)
+    stream.exhaust()
+    assert len(stream.frames) == 6490
+    assert stream.receives <= whole_scratches + 1
+
+
 @pytest.mark.parametrize("size", [70_000, 1 << 20])
 def test_a_stream_of_large_frames_is_read_exactly_and_never_reallocated(size: int) -> None:
     stream = Stream(Scratch(), framed(b"a" * size) * 2)

@@ -108,17 +108,28 @@ def test_a_small_region_leaves_with_the_bytes_around_it(tmp_path: Path) -> None:
         assert theirs.recv(100) == b"head-records-tail"
 
 
+class RegionWithAnAttentiveReader(FileRegion):
+    """Its peer takes everything at once, so that the socket never is what ends a flush."""
+
+    reader: socket.socket
+
+    def fileno(self) -> int | None:
+        with contextlib.suppress(BlockingIOError):
+            while self.reader.recv(1 << 20):
+                pass
+        return super().fileno()
+
+
 def test_one_flush_sends_only_a_turns_worth(tmp_path: Path) -> None:
+    plain = file_region(tmp_path, bytes(3 * FLUSH_BYTES_MAX))
+    region = RegionWithAnAttentiveReader(plain.read(), plain.fileno(), plain.position)
     queue = SendQueue()
-    with socket_pair(1 << 20) as (ours, theirs):
-        queue.put(Outgoing(b"head", [(4, file_region(tmp_path, bytes(3 * FLUSH_BYTES_MAX)))]))
-        largest = 0
-        while queue.unsent_bytes:
-            largest = max(largest, queue.flush(ours))
-            with contextlib.suppress(BlockingIOError):
-                while theirs.recv(1 << 20):
-                    pass
-        assert largest < 2 * FLUSH_BYTES_MAX
+    queue.put(Outgoing(b"head", [(4, region)]))
+    with socket_pair() as (ours, theirs):
+        region.reader = theirs
+        sent = queue.flush(ours)
+        assert FLUSH_BYTES_MAX <= sent < 2 * FLUSH_BYTES_MAX
+        assert queue.unsent_bytes == 4 + 3 * FLUSH_BYTES_MAX - sent
 
 
 @pytest.mark.parametrize("size", [100, 100_000])

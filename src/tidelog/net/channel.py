@@ -168,9 +168,9 @@ class _Wire(asyncio.BufferedProtocol):
         try:
             await asyncio.wait([self._lost], timeout=CLOSE_GRACE_S)
         finally:
-            transport.abort()
-        if not self._lost.done():
-            await asyncio.wait([self._lost])
+            if not self._lost.done():
+                transport.abort()
+        await asyncio.wait([self._lost])
 
     # What the event loop calls
 

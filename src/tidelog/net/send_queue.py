@@ -68,6 +68,8 @@ class SendQueue:
         """
         chunks = self._chunks
         total = 0
+        if len(chunks) == 1 and not isinstance(chunks[0], _PendingRegion):
+            return self._send_only(sock, chunks[0])
         try:
             while chunks and total < FLUSH_BYTES_MAX:
                 head = chunks[0]
@@ -81,6 +83,19 @@ class SendQueue:
         except BlockingIOError:
             pass
         return total
+
+    def _send_only(self, sock: socket.socket, data: bytes | bytearray | memoryview) -> int:
+        """The usual case, one reply of bytes, without the detours that joining needs."""
+        try:
+            sent = sock.send(data, _FLAGS)
+        except BlockingIOError:
+            return 0
+        self.unsent_bytes -= sent
+        if sent == len(data):
+            self._chunks.clear()
+        else:
+            self._chunks[0] = memoryview(data)[sent:]
+        return sent
 
     def _put_spliced(self, outgoing: Outgoing) -> None:
         view = memoryview(outgoing.data)
