@@ -75,15 +75,15 @@ NETWORK_KEYS = (
     Definition(
         "socket.send.buffer.bytes",
         _INT,
-        102_400,
-        "SO_SNDBUF of each connection; -1 leaves it to the system.",
+        -1,  # Kafka's 102400 turns the system's own adjustment off, and costs a third of the throughput at 1 MB
+        "SO_SNDBUF of each connection; -1 leaves it to the system, which adapts it to what moves.",
         exactly_or(-1, at_least(1)),
     ),
     Definition(
         "socket.receive.buffer.bytes",
         _INT,
-        102_400,
-        "SO_RCVBUF of each connection; -1 leaves it to the system.",
+        -1,  # Kafka's 102400 turns the system's own adjustment off, and costs a third of the throughput at 1 MB
+        "SO_RCVBUF of each connection; -1 leaves it to the system, which adapts it to what moves.",
         exactly_or(-1, at_least(1)),
     ),
     Definition(
