@@ -32,12 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+_LEGAL_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 
 _INLINE_BYTES_MAX = 32 << 10
 _INLINE_INFLATED_BYTES_MAX = 512 << 10
 """Batches within these bounds are inflated on the spot: that takes less time than handing them to a thread."""
+
+
+_NO_BATCH = memoryview(b"")
 
 
 class _Part:
@@ -48,7 +52,7 @@ class _Part:
     def __init__(self, reply: PartitionProduceResponse) -> None:
         self.reply = reply
         self.partition: Partition | None = None
-        self.batch: memoryview = memoryview(b"")
+        self.batch = _NO_BATCH
         self.header: BatchHeader | None = None
         self.unchecked = False
         """Its records must be looked at, in a thread."""
@@ -63,6 +67,7 @@ def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
     reply = ProduceResponse(responses=[])
     parts: list[_Part] = []
     deep = False
+    now_ms = ctx.services.clock.now_ms()
     for topic in req.topic_data:
         replies: list[PartitionProduceResponse] = []
         reply.responses.append(
@@ -76,24 +81,23 @@ def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
                 name = topic.name
                 if ctx.version >= _TOPIC_IDS_SINCE:
                     name = ctx.services.image.topic_by_id(topic.topic_id).name
-                deep |= _check(ctx, req, part, name, data.records)
+                deep |= _check(ctx, req, part, name, data.records, now_ms)
             except BrokerError as error:
                 _refuse(part, error)
     if deep:
         return _handle_deep(ctx, req, reply, parts)
-    return _append_all(ctx, req, reply, parts)
+    return _append_all(ctx, req, reply, parts, now_ms)
 
 
-def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: object) -> bool:
+def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: object, now_ms: int) -> bool:
     """Finds the partition and checks the batch; True if its records must be looked at in a thread first."""
-    if req.acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
+    if req.acks not in _LEGAL_ACKS:
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {req.acks}")
-    services = ctx.services
-    partition = services.replicas.get(topic, part.reply.index)
+    partition = ctx.services.replicas.get(topic, part.reply.index)
     partition.check_leader()
     config = partition.log.config
-    batch = records if isinstance(records, memoryview) else memoryview(b"")
-    header = check_produced(batch, config, services.clock.now_ms(), zstd_allowed=ctx.version >= _ZSTD_SINCE)
+    batch = records if isinstance(records, memoryview) else _NO_BATCH
+    header = check_produced(batch, config, now_ms, zstd_allowed=ctx.version >= _ZSTD_SINCE)
     if header.transactional:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
     part.partition, part.batch, part.header = partition, batch, header
@@ -120,14 +124,13 @@ async def _handle_deep(
             part.replace(await loop.run_in_executor(ctx.services.blocking, deep_check, part.batch, part.header, config))
         except BrokerError as error:
             _refuse(part, error)
-    return _append_all(ctx, req, reply, parts)
+    return _append_all(ctx, req, reply, parts, ctx.services.clock.now_ms())
 
 
 def _append_all(
-    ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part]
+    ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part], now_ms: int
 ) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
-    now_ms = ctx.services.clock.now_ms()
-    wait = ProduceWait(lambda: None)
+    wait = ProduceWait(_nobody)
     for part in parts:
         if part.partition is None or part.header is None:
             continue
@@ -141,6 +144,10 @@ def _append_all(
     if not wait.outstanding:
         return reply
     return _park(ctx, req, reply, parts, wait)
+
+
+def _nobody() -> None:
+    """Nobody waits yet: no batch becomes safe while the request is still being handled."""
 
 
 def _append(part: _Part, partition: Partition, header: BatchHeader, now_ms: int, acks: int, wait: ProduceWait) -> None:
@@ -160,7 +167,7 @@ def _park(
 
     def forget() -> None:
         timer.cancel()
-        wait.on_done = lambda: None
+        wait.on_done = _nobody
 
     def expire() -> None:
         for part in parts:

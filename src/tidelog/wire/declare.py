@@ -259,9 +259,8 @@ def _initialiser(fields: tuple[Field, ...]) -> Any:
             parameters.append(f"{name}=_{name}")
             body.append(f"    self.{name} = {name}")
         else:  # each instance gets a list of its own
-            scope[f"_{name}"] = field.fresh_default
             parameters.append(f"{name}=_UNSET")
-            body.append(f"    self.{name} = {name} if {name} is not _UNSET else _{name}()")
+            body.append(f"    self.{name} = [] if {name} is _UNSET else {name}")
     exec(f"def __init__({', '.join(parameters)}):\n" + ("\n".join(body) or "    pass"), scope)  # noqa: S102 -- our own text
     return scope["__init__"]
 
