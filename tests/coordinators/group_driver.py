@@ -336,17 +336,12 @@ class GroupDriver:
 
     def stable_group(self, group_id: str = "g", size: int = 1, **options: Any) -> tuple[list[str], int]:
         """A group of dynamic members that has settled. Its first member leads."""
-        members, joins = [], {}
+        joins: dict[str, Ticket] = {}
         for _ in range(size):
             member_id, ticket = self.enter(group_id, **options)
-            for other in members:
-                if not self.waits(joins[other]):
-                    joins[other] = self.join(group_id, other, **options)
-            members.append(member_id)
+            joins = {other: self.join(group_id, other, **options) for other in joins}
             joins[member_id] = ticket
-            if all(not self.waits(ticket) for ticket in joins.values()):
-                continue
-        return members, self.settle(group_id, joins)
+        return list(joins), self.settle(group_id, joins)
 
 
 def through_bytes(record: StoredRecord) -> tuple[Message, Message | None]:

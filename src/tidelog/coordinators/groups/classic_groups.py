@@ -141,7 +141,7 @@ class ClassicGroups:
             out.reply(joiner.waiter.ticket, join_response(group, member.member_id, roster))
             return
         self._take_over(group, member, joiner, now_ms, out)
-        self._rounds.park_join(group, member, joiner.waiter, out)
+        self._rounds.park_join(group, member, joiner.waiter, now_ms, out)
         self._rounds.go_on(group, now_ms, out)
 
     def _add(self, group: ClassicGroup, member_id: str, joiner: _Joiner, now_ms: int, out: Decision) -> None:
@@ -160,7 +160,7 @@ class ClassicGroups:
         group.add(member, request.protocol_type)
         group.newcomers = True
         out.arm((SESSION, group.group_id, member_id), member.deadline_ms)
-        self._rounds.park_join(group, member, joiner.waiter, out)
+        self._rounds.park_join(group, member, joiner.waiter, now_ms, out)
         self._rounds.go_on(group, now_ms, out)
 
     def _take_over(
@@ -187,8 +187,8 @@ class ClassicGroups:
         out: Decision,
     ) -> None:
         """A static member comes back under a new member id. If it wants what it had, nobody else needs to notice."""
-        self._rounds.end_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out)
-        self._rounds.end_sync(member, sync_error(ErrorCode.FENCED_INSTANCE_ID), out)
+        self._rounds.end_join(group, member, ErrorCode.FENCED_INSTANCE_ID, now_ms, out)
+        self._rounds.end_sync(member, sync_error(ErrorCode.FENCED_INSTANCE_ID), now_ms, out)
         former_leader, former_metadata = group.leader, member.metadata(group.protocol)
         out.cancel((SESSION, group.group_id, member.member_id))
         group.rename(member, member_id)
@@ -197,7 +197,7 @@ class ClassicGroups:
         value = group.divided(_assignments(group), now_ms)
         keeps_its_share = group.state is GroupState.STABLE and self._keeps_its_share(group, member, former_metadata)
         if not keeps_its_share or not self._rounds.fits(value):
-            self._rounds.park_join(group, member, joiner.waiter, out)
+            self._rounds.park_join(group, member, joiner.waiter, now_ms, out)
             self._rounds.go_on(group, now_ms, out)
             return
         self._rounds.store(group, value, out)
@@ -230,7 +230,7 @@ class ClassicGroups:
         if group.state is GroupState.STABLE:
             out.reply(ticket, sync_response(group, member.assignment))
             return
-        self._rounds.park_sync(group, member, Waiter(ticket, caller.version), out)
+        self._rounds.park_sync(group, member, Waiter(ticket, caller.version), now_ms, out)
         if member.member_id == group.leader:
             assignments = {share.member_id: share.assignment for share in request.assignments}
             self._rounds.hand_out(group, assignments, now_ms, out)
@@ -284,7 +284,7 @@ class ClassicGroups:
             MemberResponse(
                 member_id=identity.member_id,
                 group_instance_id=identity.group_instance_id,
-                error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._remove(group, identity, out),
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._remove(group, identity, now_ms, out),
             )
             for identity in leaving
         ]
@@ -296,7 +296,7 @@ class ClassicGroups:
         else:
             out.reply(ticket, LeaveGroupResponse(error_code=answers[0].error_code))
 
-    def _remove(self, group: ClassicGroup, identity: MemberIdentity, out: Decision) -> ErrorCode:
+    def _remove(self, group: ClassicGroup, identity: MemberIdentity, now_ms: int, out: Decision) -> ErrorCode:
         member_id, instance_id = identity.member_id, identity.group_instance_id
         if member_id in group.pending:
             group.pending.remove(member_id)
@@ -307,7 +307,7 @@ class ClassicGroups:
             member_id = group.static_ids.get(instance_id, "")
         code = group.check_member(member_id, instance_id)
         if not code:
-            self._rounds.drop(group, group.members[member_id], out)
+            self._rounds.drop(group, group.members[member_id], now_ms, out)
         return code
 
     # --- what happens without a request ---
@@ -341,9 +341,9 @@ class ClassicGroups:
         if len(group.members) > self._config.max_size:
             self._rounds.prepare(group, now_ms, out)  # the limit was lowered: not everybody will get in again
 
-    def dissolve(self, group: ClassicGroup, out: Decision) -> None:
+    def dissolve(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
         """Ends the group as a classic one; its tombstone goes before the records of what it becomes."""
-        self._rounds.dissolve(group, out)
+        self._rounds.dissolve(group, now_ms, out)
         del self._groups[group.group_id]
 
     def delete(self, group: ClassicGroup, out: Decision) -> None:

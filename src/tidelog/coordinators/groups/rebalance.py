@@ -47,29 +47,31 @@ class Rounds:
 
     # --- waiting ---
 
-    def park_join(self, group: ClassicGroup, member: ClassicMember, waiter: Waiter, out: Decision) -> None:
-        self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # the member asks a second time
+    def park_join(self, group: ClassicGroup, member: ClassicMember, waiter: Waiter, now_ms: int, out: Decision) -> None:
+        self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)  # the member asks a second time
         member.join = waiter
         group.joining += 1
         self._parked[waiter.ticket] = (group, member)
 
-    def park_sync(self, group: ClassicGroup, member: ClassicMember, waiter: Waiter, out: Decision) -> None:
-        self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), out)
+    def park_sync(self, group: ClassicGroup, member: ClassicMember, waiter: Waiter, now_ms: int, out: Decision) -> None:
+        self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out)
         member.sync = waiter
         self._parked[waiter.ticket] = (group, member)
 
-    def end_join(self, group: ClassicGroup, member: ClassicMember, code: ErrorCode, out: Decision) -> None:
+    def end_join(self, group: ClassicGroup, member: ClassicMember, code: ErrorCode, now_ms: int, out: Decision) -> None:
         """Refuses the member's waiting join, if there is one."""
         waiter = self._unpark_join(group, member)
         if waiter is not None:
+            member.alive(now_ms)  # the session stood still meanwhile
             out.reply(waiter.ticket, join_error(code, waiter.version, member.member_id))
 
-    def end_sync(self, member: ClassicMember, response: SyncGroupResponse, out: Decision) -> None:
+    def end_sync(self, member: ClassicMember, response: SyncGroupResponse, now_ms: int, out: Decision) -> None:
         """Answers the member's waiting sync, if there is one."""
         waiter = member.sync
         if waiter is not None:
             member.sync = None
             del self._parked[waiter.ticket]
+            member.alive(now_ms)
             out.reply(waiter.ticket, response)
 
     def abandon(self, ticket: Ticket) -> None:
@@ -99,7 +101,7 @@ class Rounds:
         first = group.state is GroupState.EMPTY
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
-                self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), out)
+                self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out)
         if not first:
             group.unsynced.clear()
             out.cancel((SYNC, group.group_id))
@@ -129,7 +131,7 @@ class Rounds:
         group.gathering = False
         missing = [member for member in group.members.values() if member.join is None and member.instance_id is None]
         for member in missing:
-            self.drop(group, member, out)
+            self.drop(group, member, now_ms, out)
         if not group.members:
             out.cancel((JOIN, group.group_id))
             self.store(group, group.deserted(now_ms), out)
@@ -163,14 +165,13 @@ class Rounds:
         if not self.fits(value):
             # Kafka answers the same, and lets the members try again.
             for member in group.members.values():
-                self.end_sync(member, sync_error(ErrorCode.UNKNOWN_SERVER_ERROR), out)
+                self.end_sync(member, sync_error(ErrorCode.UNKNOWN_SERVER_ERROR), now_ms, out)
             self.prepare(group, now_ms, out)
             return
         self.store(group, value, out)
         for member in group.members.values():
             if member.sync is not None:
-                member.alive(now_ms)
-                self.end_sync(member, sync_response(group, assignments.get(member.member_id, b"")), out)
+                self.end_sync(member, sync_response(group, assignments.get(member.member_id, b"")), now_ms, out)
 
     def fits(self, value: GroupMetadataValue) -> bool:
         """Whether the record can be appended. An append that fails would cost all groups of the shard a reload."""
@@ -179,18 +180,18 @@ class Rounds:
     def store(self, group: ClassicGroup, value: GroupMetadataValue, out: Decision) -> None:
         out.record(GroupMetadataKey(group=group.group_id), value, GROUP_VALUE_VERSION)
 
-    def drop(self, group: ClassicGroup, member: ClassicMember, out: Decision) -> None:
+    def drop(self, group: ClassicGroup, member: ClassicMember, now_ms: int, out: Decision) -> None:
         """Takes the member out of the group. What that means for the group is the caller's next question."""
-        self.end_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
-        self.end_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        self.end_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, now_ms, out)
+        self.end_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID), now_ms, out)
         group.remove(member)
         out.cancel((SESSION, group.group_id, member.member_id))
 
-    def dissolve(self, group: ClassicGroup, out: Decision) -> None:
+    def dissolve(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
         """The group goes on as one of the newer protocol: whoever waits is told to join again, no timer fires."""
         for member in group.members.values():
-            self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out)
-            self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), out)
+            self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+            self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out)
         for member_id in (*group.members, *group.pending):
             out.cancel((SESSION, group.group_id, member_id))
         out.cancel((JOIN, group.group_id))
@@ -215,7 +216,7 @@ class Rounds:
         missing = [group.members[member_id] for member_id in group.unsynced]
         if missing:
             for member in missing:
-                self.drop(group, member, out)
+                self.drop(group, member, now_ms, out)
             self.prepare(group, now_ms, out)
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, now_ms: int, out: Decision) -> None:
@@ -229,7 +230,7 @@ class Rounds:
         if member.waits and not given_up:
             member.alive(now_ms)
         if now_ms >= member.deadline_ms or given_up:
-            self.drop(group, member, out)
+            self.drop(group, member, now_ms, out)
             self.go_on(group, now_ms, out)
         else:
             out.arm((SESSION, group.group_id, member_id), member.deadline_ms)
