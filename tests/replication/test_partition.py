@@ -274,10 +274,18 @@ def test_leader_epochs_are_checked(claimed: int, code: ErrorCode) -> None:
 
 def test_too_few_in_sync_replicas_refuse_before_anything_is_written() -> None:
     async def story(world: World) -> None:
+        world.partition.lead(0, 0, (0, 1, 2), (0,))
         with pytest.raises(BrokerError) as refusal:
             world.append(b"x")
         assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
         assert world.partition.log.log_end_offset == 0
+
+    in_world(story, TopicConfig(min_insync_replicas=2))
+
+
+def test_no_more_replicas_can_be_needed_in_sync_than_there_are() -> None:
+    async def story(world: World) -> None:
+        assert await world.append_safely(b"x") == 0
 
     in_world(story, TopicConfig(min_insync_replicas=2))
 

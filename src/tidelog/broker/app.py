@@ -173,7 +173,11 @@ class Broker:
 
     async def stop(self) -> None:
         """Stops accepting, lets replies in progress go out, makes everything durable, and leaves."""
-        await asyncio.gather(*(listener.stop(DRAIN_S) for listener in self._listeners))
+        stopping = asyncio.gather(*(listener.stop(DRAIN_S) for listener in self._listeners))
+        await asyncio.sleep(0)  # the listeners take no more requests; those that wait need not wait any longer
+        for partition in self._replicas or ():
+            partition.wake_readers()
+        await stopping
         if self._maintenance:
             await self._maintenance.stop()
         loop = asyncio.get_running_loop()

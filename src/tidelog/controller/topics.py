@@ -20,7 +20,7 @@ from tidelog.znodes import nodes, paths
 from tidelog.znodes.store import Create, Delete, Operation, SetData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.config.topic import TopicConfig
     from tidelog.controller.image import ClusterImage
@@ -61,6 +61,8 @@ class Topics:
         self._settings = settings
         self._controller_epoch = controller_epoch
         self._hosting: Hosting | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after topics or partitions have come or gone."""
         self._changes = asyncio.Lock()  # one change at a time: each is planned on what the one before left
 
     async def load(self) -> None:
@@ -134,6 +136,7 @@ class Topics:
             await self._add_partitions(topic, assignment)
             self._image.put_topic(topic)
             self._host(topic, 0)
+            self.on_change()
             logger.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
             return topic
 
@@ -151,6 +154,7 @@ class Topics:
             await self._add_partitions(topic, added)
             self._image.touch()
             self._host(topic, have)
+            self.on_change()
             logger.info("topic %s now has %d partitions", name, count)
 
     async def delete(self, name: str) -> None:
@@ -161,6 +165,7 @@ class Topics:
             if self._hosting:
                 for partition in range(len(topic.partitions)):
                     self._hosting.drop(TopicPartition(name, partition))
+            self.on_change()
             await self._erase(name)
             logger.info("deleted topic %s", name)
 

@@ -108,11 +108,11 @@ class Partition:
         """Takes one checked batch. When it is safe, `await_safe` tells."""
         self.check_leader()
         log = self.log
-        if all_replicas and len(self.isr) < log.config.min_insync_replicas:
+        if all_replicas and len(self.isr) < self._in_sync_wanted():
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.isr)} in-sync replicas of the "
-                f"{log.config.min_insync_replicas} that min.insync.replicas asks for",
+                f"{self.topic_partition} has {len(self.isr)} in-sync replicas of the {self._in_sync_wanted()} that "
+                "min.insync.replicas asks for",
             )
         appended = log.append(batch, header, self.leader_epoch, now_ms)
         if not appended.duplicate:
@@ -124,6 +124,10 @@ class Partition:
                 if log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
                     self._commit.request(self)
         return appended
+
+    def _in_sync_wanted(self) -> int:
+        """`min.insync.replicas`, but never more than there are replicas: Kafka cannot be asked for the impossible."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def await_safe(self, last_offset: int, wait: ProduceWait) -> bool:
         """Parks `wait` until the high watermark has passed `last_offset`; False if it has already."""
@@ -150,8 +154,7 @@ class Partition:
         waits, self._produce_waits = self._produce_waits, deque()
         for _offset, wait in waits:
             wait.failed(self.topic_partition, error)
-        for fetch_wait in tuple(self._fetch_waits):
-            fetch_wait.wake()
+        self.wake_readers()
 
     def _advance(self, high_watermark: int, visible_bytes: int) -> None:
         if high_watermark <= self.high_watermark:
@@ -175,6 +178,11 @@ class Partition:
     def watch(self, wait: FetchWait) -> None:
         self._fetch_waits.add(wait)
         wait.partitions.append(self)
+
+    def wake_readers(self) -> None:
+        """Has waiting fetches answered with what there is."""
+        for wait in tuple(self._fetch_waits):
+            wait.wake()
 
     def unwatch(self, wait: FetchWait) -> None:
         self._fetch_waits.discard(wait)
