@@ -1,0 +1,174 @@
+"""All groups of the newer protocol (KIP-848) of one shard: the one place that the shard asks.
+
+ConsumerGroupHeartbeat goes to `heartbeat` whatever kind the group is: joining may turn a classic group into one of
+these. A classic request for a group that is `in` here goes to `join`, `sync`, `classic_heartbeat` or `leave`, except a
+join to one that has no members: that one is `delete`d, and a classic group begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinators.groups import consumer_describe
+from tidelog.coordinators.groups.consumer_checks import check_member_epoch
+from tidelog.coordinators.groups.consumer_classic_requests import ClassicRequests
+from tidelog.coordinators.groups.consumer_heartbeat import Heartbeats
+from tidelog.coordinators.groups.consumer_member import MemberState
+from tidelog.coordinators.groups.consumer_records import group_tombstones
+from tidelog.coordinators.groups.consumer_table import ConsumerTable
+from tidelog.coordinators.groups.consumer_target import topic_names
+from tidelog.coordinators.groups.consumer_timers import DOWNGRADED, JOIN, REVOKE, SESSION, SYNC, session_key
+from tidelog.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from tidelog.coordinators.decision import Decision
+    from tidelog.coordinators.groups.classic_groups import ClassicGroups
+    from tidelog.coordinators.groups.config import GroupConfig
+    from tidelog.coordinators.groups.consumer_group import ConsumerGroup
+    from tidelog.coordinators.groups.consumer_member import ConsumerMember
+    from tidelog.coordinators.groups.topics import ClusterTopics
+    from tidelog.wire.declare import Message
+    from tidelog.wire.messages.consumer_group_describe import DescribedGroup
+    from tidelog.wire.messages.list_groups import ListedGroup
+
+OFFSET_COMMIT_WITH_EPOCH_SINCE = 9
+
+
+class ConsumerGroups:
+    def __init__(self, config: GroupConfig, new_id: Callable[[], str], classic: ClassicGroups) -> None:
+        """`classic` are the classic groups of the same shard."""
+        self._config = config
+        self._classic = classic
+        self._table = ConsumerTable(config)
+        requests = ClassicRequests(self._table, new_id)
+        self.heartbeat = Heartbeats(self._table, classic, new_id).handle
+        self.join = requests.join
+        self.sync = requests.sync
+        self.classic_heartbeat = requests.heartbeat
+        self.leave = requests.leave
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._table.groups
+
+    def __iter__(self) -> Iterator[ConsumerGroup]:
+        return iter(list(self._table.groups.values()))
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        return self._table.groups.get(group_id)
+
+    # --- offsets ---
+
+    def check_commit(
+        self, group_id: str, member_id: str, epoch: int, version: int = OFFSET_COMMIT_WITH_EPOCH_SINCE
+    ) -> ErrorCode:
+        """Whether offsets may be committed by this member, or, with a negative epoch, by somebody who is none."""
+        group = self._table.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if epoch < 0 and not group.members:
+            return ErrorCode.NONE
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.profile.classic is None and version < OFFSET_COMMIT_WITH_EPOCH_SINCE:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return check_member_epoch(member, epoch)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether offsets may be fetched. Somebody who names no member may always."""
+        group = self._table.groups.get(group_id)
+        if group is None or (not member_id and epoch < 0):
+            return ErrorCode.NONE
+        member = group.members.get(member_id or "")
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else check_member_epoch(member, epoch)
+
+    def touch(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """A classic member has shown otherwise that it is alive, by a commit."""
+        group = self._table.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if member is not None and member.profile.classic is not None:
+            self._table.touch(member, now_ms)
+
+    def subscribed_to(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads the topic, so that its offsets are neither deleted nor forgotten."""
+        group = self._table.groups.get(group_id)
+        if group is None:
+            return False
+        if topic in group.topics:
+            return True
+        patterns = self._table.patterns
+        return any(
+            topic in (topic_names(subscription, patterns) if patterns.informed else subscription.topics)
+            for subscription in group.subscriptions
+        )
+
+    # --- administration ---
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        group = self._table.groups.get(group_id)
+        if group is None:
+            return consumer_describe.not_found(group_id)
+        return consumer_describe.described(group, group.preferred_assignor(self._config.consumer_assignors))
+
+    def listed(self) -> list[ListedGroup]:
+        return [consumer_describe.listed(group) for group in self._table.groups.values()]
+
+    def check_delete(self, group_id: str) -> ErrorCode:
+        group = self._table.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.NONE
+
+    def delete(self, group_id: str, out: Decision) -> None:
+        group = self._table.groups[group_id]
+        assert not group.members, f"{group_id} is not empty"
+        out.records += group_tombstones(group_id, group.target)
+
+    # --- what happens without a request ---
+
+    def apply(self, key: Message, value: Message | None) -> bool:
+        """Takes in one record. False if it is not one of these groups'."""
+        return self._table.apply(key, value)
+
+    def on_loaded(self, now_ms: int, out: Decision) -> None:
+        for group in self:
+            self._table.arm(group, now_ms, out)
+
+    def on_topics_changed(self, topics: ClusterTopics, now_ms: int, out: Decision) -> None:  # noqa: ARG002 -- as the others
+        """Groups that subscribe to what has changed are divided anew when their members next report."""
+        patterns = self._table.patterns
+        if any(subscription.pattern for group in self for subscription in group.subscriptions):
+            patterns.show(topics.names())
+        else:
+            patterns.forget()
+        for group in self:
+            if group.members:
+                self._table.refresh_topics(group, topics, out)
+
+    def on_timer(self, key: Hashable, now_ms: int, out: Decision) -> bool:
+        """Whether the timer was one of ours."""
+        match key:
+            case (str(kind), str(group_id), str(member_id)) if kind in {SESSION, REVOKE, JOIN, SYNC}:
+                group = self._table.groups.get(group_id)
+                member = None if group is None else group.members.get(member_id)
+                if group is not None and member is not None:
+                    self._on_member_timer(kind, group, member, now_ms, out)
+            case (str(kind), str(group_id)) if kind == DOWNGRADED:
+                classic = self._classic.get(group_id)
+                if classic is not None:
+                    self._classic.arm(classic, now_ms, out)
+            case _:
+                return False
+        return True
+
+    def _on_member_timer(
+        self, kind: str, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: Decision
+    ) -> None:
+        if kind == SESSION and member.deadline_ms > now_ms:
+            out.arm(session_key(group.group_id, member.member_id), member.deadline_ms)
+            return
+        if kind == REVOKE and member.position.state is not MemberState.UNREVOKED_PARTITIONS:
+            return
+        self._table.fence(group, [member], now_ms, out)
