@@ -10,6 +10,7 @@ import pytest
 
 import tidelog.wire.messages
 from tidelog.errors import ErrorCode
+from tidelog.handlers.find_coordinator import GROUP, TRANSACTION
 from tidelog.testing import ConnectionEnded, RawClient
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.codec import decode, to_bytes
@@ -127,15 +128,21 @@ def test_every_offered_version_is_answered_in_its_own_layout(raw: RawClient) -> 
             assert to_bytes(reply, version) == bytes(frame[body:]), f"{where} holds bytes beyond its layout"
 
 
-@pytest.mark.parametrize("key_type", [0, 1])
-def test_a_client_that_looks_for_a_coordinator_is_told_that_there_is_none(raw: RawClient, key_type: int) -> None:
-    """It is offered because librdkafka sends lz4 uncompressed to a broker without it."""
-    one = raw.call(FindCoordinatorRequest(key="mine", key_type=key_type), 3, FindCoordinatorResponse)
-    assert (one.error_code, one.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=key_type)
+def test_whoever_looks_for_a_groups_coordinator_is_sent_to_the_leader_of_its_partition(
+    raw: RawClient, broker: BrokerProcess
+) -> None:
+    one = raw.call(FindCoordinatorRequest(key="mine", key_type=GROUP), 3, FindCoordinatorResponse)
+    assert (one.error_code, one.node_id, one.port) == (0, 0, broker.port)
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=GROUP)
     many = raw.call(request, 4, FindCoordinatorResponse).coordinators
-    assert [entry.key for entry in many] == ["a", "b"]
-    assert {entry.error_code for entry in many} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert [(each.key, each.error_code, each.port) for each in many] == [("a", 0, broker.port), ("b", 0, broker.port)]
+
+
+def test_whoever_looks_for_a_transactions_coordinator_is_told_that_there_is_none(raw: RawClient) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=TRANSACTION)
+    (found,) = raw.call(request, 4, FindCoordinatorResponse).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert "transactions are not served" in (found.error_message or "")
 
 
 def test_a_transactional_producer_is_told_that_there_is_no_coordinator(raw: RawClient) -> None:

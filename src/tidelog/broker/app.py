@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tidelog.broker import coordination
+from tidelog.broker.group_coordination import GroupCoordination
 from tidelog.broker.maintenance import Maintenance
 from tidelog.broker.router import Router
 from tidelog.clock import SystemClock
 from tidelog.config.definition import ConfigError
 from tidelog.config.listeners import SecurityProtocol
-from tidelog.controller.image import BrokerImage, ClusterImage, Endpoint
+from tidelog.controller.image import OFFSETS_TOPIC, BrokerImage, ClusterImage, Endpoint
 from tidelog.controller.producer_ids import ProducerIds
 from tidelog.controller.settings import Settings
 from tidelog.controller.topics import Topics
@@ -60,6 +61,7 @@ class Broker:
         self._replicas: Replicas | None = None
         """Set once all logs are open: before that, a clean stop must not be claimed for them."""
         self._znodes: ZnodeStore | None = None
+        self._groups: GroupCoordination | None = None
         self._maintenance: Maintenance | None = None
         self._listeners: list[Listener] = []
         self.endpoints: ListenerSet = config.endpoints
@@ -103,6 +105,9 @@ class Broker:
         topics = Topics(znodes, image, settings, controller_epoch)
         await topics.load()
         await self._open_logs(store, image, settings)
+        groups = self._groups = GroupCoordination(image, settings, topics, clock)
+        replicas.on_lead[OFFSETS_TOPIC] = groups.leads
+        topics.on_change = groups.topics_changed
         topics.host_all(replicas)
         self._replicas = replicas
         services = Services(
@@ -116,6 +121,7 @@ class Broker:
             replicas=replicas,
             store=store,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS),
+            groups=groups,
             blocking=self._executor("blocking", config.tidelog_blocking_threads),
             served={handler.api: handler for handler in HANDLERS},
         )
@@ -178,6 +184,8 @@ class Broker:
         for partition in self._replicas or ():
             partition.wake_readers()
         await stopping
+        if self._groups:
+            self._groups.coordinator.close()
         if self._maintenance:
             await self._maintenance.stop()
         loop = asyncio.get_running_loop()

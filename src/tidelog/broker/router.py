@@ -89,7 +89,7 @@ class Router:
             request = route.read(frame, header.body)
         except DecodeError as error:
             raise CloseConnection(str(error)) from error
-        ctx = Context(self._services, header.version, header.client_id, connection.listener_name)
+        ctx = Context(self._services, header.version, header.client_id, connection.listener_name, connection.peer.host)
         try:
             answer = route.handle(ctx, request)
         except BrokerError as error:

@@ -61,8 +61,8 @@ class Topics:
         self._settings = settings
         self._controller_epoch = controller_epoch
         self._hosting: Hosting | None = None
-        self.on_change: Callable[[], None] = lambda: None
-        """Called after topics or partitions have come or gone."""
+        self.on_change: Callable[[tuple[str, ...]], None] = lambda _deleted: None
+        """Called after topics or partitions have come or gone, with the names of deleted topics."""
         self._changes = asyncio.Lock()  # one change at a time: each is planned on what the one before left
 
     async def load(self) -> None:
@@ -136,7 +136,7 @@ class Topics:
             await self._add_partitions(topic, assignment)
             self._image.put_topic(topic)
             self._host(topic, 0)
-            self.on_change()
+            self.on_change(())
             logger.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
             return topic
 
@@ -154,7 +154,7 @@ class Topics:
             await self._add_partitions(topic, added)
             self._image.touch()
             self._host(topic, have)
-            self.on_change()
+            self.on_change(())
             logger.info("topic %s now has %d partitions", name, count)
 
     async def delete(self, name: str) -> None:
@@ -165,7 +165,7 @@ class Topics:
             if self._hosting:
                 for partition in range(len(topic.partitions)):
                     self._hosting.drop(TopicPartition(name, partition))
-            self.on_change()
+            self.on_change((name,))
             await self._erase(name)
             logger.info("deleted topic %s", name)
 

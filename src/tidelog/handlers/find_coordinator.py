@@ -1,35 +1,75 @@
-"""FindCoordinator (10), v0-6. Answers that no coordinator is available: groups and transactions are not served yet.
+"""FindCoordinator (10), v0-6. Asks which broker coordinates a group: the leader of its partition of the internal topic.
 
-It is offered all the same, because clients look for it to learn what the broker can do (librdkafka sends lz4
-uncompressed without it). v3 flexible · v4 many keys at once
+v1 transactional ids · v3 flexible · v4 many keys at once. Transactions are not served yet, and share groups neither.
 """
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode
-from tidelog.handlers.handler import Context, Handler
+from typing import TYPE_CHECKING
+
+from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers.handler import Answer, Context, Handler
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
+if TYPE_CHECKING:
+    from tidelog.controller.image import Endpoint
+
+GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_SINCE = 4
 _NOBODY = -1
-_MESSAGES = {
-    0: "consumer groups are not served by this broker yet: assign partitions instead of subscribing",
-    1: "transactions are not served by this broker yet: use an idempotent producer",
-}
 
 
-def handle(ctx: Context, req: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    message = _MESSAGES.get(req.key_type)
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if message else ErrorCode.INVALID_REQUEST
-    message = message or f"key type {req.key_type} is not known: 0 is a group, 1 a transactional id"
-    if ctx.version < _MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=_NOBODY, port=_NOBODY)
+def handle(ctx: Context, req: FindCoordinatorRequest) -> Answer[FindCoordinatorResponse]:
+    if req.key_type == GROUP and ctx.services.groups.coordinator.partition_of("") is None:
+        return _create_and_reply(ctx, req)
+    return _reply(ctx, req)
+
+
+async def _create_and_reply(ctx: Context, req: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """The internal topic comes with the first group that anybody looks for."""
+    await ctx.services.groups.ensure_topic()
+    return _reply(ctx, req)
+
+
+def _reply(ctx: Context, req: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if ctx.version >= _MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=[_find(ctx, req.key_type, key) for key in req.coordinator_keys])
+    found = _find(ctx, req.key_type, req.key)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=_NOBODY, port=_NOBODY, error_code=code, error_message=message)
-            for key in req.coordinator_keys
-        ]
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
+
+
+def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
+    try:
+        broker_id, endpoint = _coordinator_of(ctx, key_type, key)
+    except BrokerError as error:
+        return Coordinator(key=key, node_id=_NOBODY, port=_NOBODY, error_code=error.code, error_message=error.message)
+    return Coordinator(key=key, node_id=broker_id, host=endpoint.host, port=endpoint.port, error_message=None)
+
+
+def _coordinator_of(ctx: Context, key_type: int, key: str) -> tuple[int, Endpoint]:
+    if key_type == TRANSACTION:
+        raise BrokerError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "transactions are not served by this broker yet: use an idempotent producer",
+        )
+    if key_type != GROUP:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known: 0 is a group")
+    coordinator = ctx.services.groups.coordinator
+    partition = coordinator.partition_of(key)
+    if partition is None:
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the internal topic is being created: try again")
+    image = ctx.services.image
+    leader = image.topic(coordinator.topic).partitions[partition].leader
+    for broker_id, endpoint, _rack in image.endpoints(ctx.listener):
+        if broker_id == leader:
+            return broker_id, endpoint
+    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader now: try again")
 
 
 HANDLER = Handler(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6), handle=handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from tidelog.handlers.reply_cache import EncodedReply, ReplyCache
 from tidelog.wire.declare import Message
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tidelog.controller.producer_ids import ProducerIds
     from tidelog.controller.settings import Settings
     from tidelog.controller.topics import Topics
+    from tidelog.coordinators.coordinator import Coordinator
+    from tidelog.coordinators.groups.shard import GroupShard
+    from tidelog.coordinators.groups.topics import ClusterTopics
     from tidelog.errors import ErrorCode
     from tidelog.replication.fetch_sessions import FetchSessions
     from tidelog.replication.replicas import Replicas
@@ -89,6 +92,19 @@ class Handler(Generic[Q, R]):
         return self.request.API
 
 
+class Groups(Protocol):
+    """The group coordinator, and what it needs around it."""
+
+    @property
+    def coordinator(self) -> Coordinator[GroupShard]: ...
+
+    @property
+    def known_topics(self) -> ClusterTopics: ...
+
+    async def ensure_topic(self) -> None:
+        """Creates the internal topic if it is not there."""
+
+
 @dataclass(slots=True)
 class Services:
     """The rooms a handler may call, wired once by the broker."""
@@ -103,6 +119,7 @@ class Services:
     replicas: Replicas
     store: LogStore
     fetch_sessions: FetchSessions
+    groups: Groups
     blocking: Executor
     """For work that holds no loop: the C calls in it release the GIL."""
     served: dict[int, Handler[Any, Any]]
@@ -123,3 +140,4 @@ class Context:
     client_id: str | None
     listener: str
     """The name of the listener by which the request came in."""
+    client_host: str = ""

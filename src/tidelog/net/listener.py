@@ -110,7 +110,7 @@ class Listener:
             on_closed=self._on_closed,
         )
         self._accept_again()
-        self._sweep_timer = loop.call_later(SWEEP_INTERVAL_S, self._sweep_on, loop)
+        self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep_on, loop)
 
     async def stop(self, grace_s: float) -> None:
         """Accepts no more, lets replies in progress go out for up to `grace_s`, then closes what is left.
@@ -142,9 +142,12 @@ class Listener:
 
     def _sweep_on(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sweep()
+        self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep_on, loop)
+
+    @property
+    def _sweep_interval_s(self) -> float:
         timeout_s = self._limits.idle_timeout_s
-        interval_s = SWEEP_INTERVAL_S if timeout_s is None else min(SWEEP_INTERVAL_S, max(timeout_s / 4, 0.05))
-        self._sweep_timer = loop.call_later(interval_s, self._sweep_on, loop)
+        return SWEEP_INTERVAL_S if timeout_s is None else min(SWEEP_INTERVAL_S, max(timeout_s / 4, 0.05))
 
     # Accepting
 

@@ -8,7 +8,7 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tidelog.config.topic import TopicConfig
     from tidelog.replication.group_commit import GroupCommit
@@ -22,6 +22,8 @@ class Replicas:
         self._local_id = local_id
         self._commit = commit
         self._partitions: dict[TopicPartition, Partition] = {}
+        self.on_lead: dict[str, Callable[[Partition], None]] = {}
+        """By topic: who is told when this broker comes to lead one of its partitions."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -53,6 +55,9 @@ class Replicas:
             partition = Partition(log, self._local_id, self._commit, replicas)
             self._partitions[topic_partition] = partition
         partition.lead(leader, leader_epoch, replicas, isr)
+        told = self.on_lead.get(topic_partition.topic)
+        if told and leader == self._local_id:
+            told(partition)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Forgets the partition and deletes its log."""
