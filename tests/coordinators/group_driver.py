@@ -93,6 +93,8 @@ class GroupDriver:
         self.shard = self.new_shard()
         self.now_ms = 1_000_000
         self.log: list[StoredRecord] = []
+        self.batches: list[int] = []
+        """How many bytes of keys and values each append had."""
         self.replies: dict[Ticket, Struct] = {}
         self.asked: dict[Ticket, int] = {}
         """Tickets of all requests, with the version they came in."""
@@ -115,6 +117,8 @@ class GroupDriver:
         return ticket
 
     def perform(self, decision: Decision) -> None:
+        if decision.records:
+            self.batches.append(sum(map(stored_bytes, decision.records)))
         for record in decision.records:
             self.log.append(record)
             self.shard.apply(*through_bytes(record))
@@ -350,3 +354,8 @@ def through_bytes(record: StoredRecord) -> tuple[Message, Message | None]:
         return key, None
     encoded = to_bytes(record.value, record.value_version)
     return key, decode(type(record.value), encoded, record.value_version)
+
+
+def stored_bytes(record: StoredRecord) -> int:
+    value = b"" if record.value is None else to_bytes(record.value, record.value_version)
+    return len(to_bytes(record.key, record.key_version)) + len(value)

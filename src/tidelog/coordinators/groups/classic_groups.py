@@ -338,12 +338,14 @@ class ClassicGroups:
         for member in group.members.values():
             member.alive(now_ms)
             out.arm((SESSION, group.group_id, member.member_id), member.deadline_ms)
-        if len(group.members) > self._config.max_size:
-            self._rounds.prepare(group, now_ms, out)  # the limit was lowered: not everybody will get in again
+        # The limit was lowered, and not everybody will get in again; or the group was one of the newer protocol, and
+        # what those had who spoke it is nobody's.
+        if len(group.members) > self._config.max_size or (group.members and group.leader is None):
+            self._rounds.prepare(group, now_ms, out)
 
-    def dissolve(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
+    def dissolve(self, group: ClassicGroup, out: Decision) -> None:
         """Ends the group as a classic one; its tombstone goes before the records of what it becomes."""
-        self._rounds.dissolve(group, now_ms, out)
+        self._rounds.dissolve(group, out)
         del self._groups[group.group_id]
 
     def delete(self, group: ClassicGroup, out: Decision) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinators.groups.offsets import EXPIRING_VALUE_VERSION, NO_EXPIRY, OFFSET_VALUE_VERSION, bury
+from tidelog.coordinators.groups.offsets import EXPIRING_VALUE_VERSION, NO_EXPIRY, OFFSET_VALUE_VERSION, Burial
 from tidelog.errors import ErrorCode
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
@@ -208,8 +208,10 @@ def delete(
     caller: Caller,
     book: OffsetBook,
     subscribed_to: Callable[[str], bool],
+    config: GroupConfig,
     out: Decision,
 ) -> None:
+    burial = Burial(config.record_bytes_max // 2, out)
     topics = []
     for topic in request.topics:
         code = ErrorCode.NONE
@@ -220,9 +222,10 @@ def delete(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers = []
         for partition in topic.partitions:
-            index = partition.partition_index
+            index, answer = partition.partition_index, code
             if not code and book.get(request.group_id, topic.name, index) is not None:
-                bury(request.group_id, topic.name, index, out)
-            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+                fits = burial.bury(request.group_id, topic.name, index)
+                answer = ErrorCode.NONE if fits else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=answer))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
     out.reply(ticket, OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics))

@@ -84,5 +84,24 @@ _NO_TOPICS: Topics = {}
 _NO_PARTITIONS: dict[int, OffsetCommitValue] = {}
 
 
-def bury(group_id: str, topic: str, partition: int, out: Decision) -> None:
-    out.record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+class Burial:
+    """Tombstones of offsets, as many as one batch can hold. What finds no room is for a later decision."""
+
+    def __init__(self, bytes_max: int, out: Decision) -> None:
+        self._bytes_left = bytes_max
+        self._buried = False
+        self._out = out
+
+    def bury(self, group_id: str, topic: str, partition: int) -> bool:
+        """False if there is no room. There is always room for the first, so that whoever tries again gets on."""
+        needed = _TOMBSTONE_BYTES + len(group_id.encode()) + len(topic.encode())
+        if needed > self._bytes_left and self._buried:
+            return False
+        self._buried = True
+        self._bytes_left -= needed
+        self._out.record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+        return True
+
+
+_TOMBSTONE_BYTES = 32
+"""What a tombstone takes beside the names, generously."""

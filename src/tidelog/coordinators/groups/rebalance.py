@@ -187,11 +187,12 @@ class Rounds:
         group.remove(member)
         out.cancel((SESSION, group.group_id, member.member_id))
 
-    def dissolve(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
+    def dissolve(self, group: ClassicGroup, out: Decision) -> None:
         """The group goes on as one of the newer protocol: whoever waits is told to join again, no timer fires."""
         for member in group.members.values():
-            self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
-            self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out)
+            # No session goes on here, so the time does not matter.
+            self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, 0, out)
+            self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), 0, out)
         for member_id in (*group.members, *group.pending):
             out.cancel((SESSION, group.group_id, member_id))
         out.cancel((JOIN, group.group_id))
