@@ -31,7 +31,12 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tidelog.wire.stored.consumer_protocol import ConsumerProtocolSubscription
+from tidelog.wire.stored.consumer_protocol import (
+    AssignedTopic,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -74,13 +79,19 @@ def id_of(topic: str) -> bytes:
 
 def subscription(*topics: str, version: int = 1, owned: Mapping[str, list[int]] | None = None) -> bytes:
     """What a consumer says in its JoinGroup."""
-    from tidelog.wire.stored.consumer_protocol import TopicPartition
-
     message = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[TopicPartition(topic=name, partitions=numbers) for name, numbers in (owned or {}).items()],
     )
     return version.to_bytes(2, "big") + to_bytes(message, version)
+
+
+def assignment(partitions: Mapping[str, list[int]]) -> bytes:
+    """What a leader gives to a consumer."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[AssignedTopic(topic=name, partitions=numbers) for name, numbers in partitions.items()]
+    )
+    return b"\0\1" + to_bytes(message, 1)
 
 
 class GroupDriver:
@@ -336,6 +347,17 @@ class GroupDriver:
         ]
         assert all(self.synced(ticket).error_code == ErrorCode.NONE for ticket in tickets)
         assert self.state(group_id) == "Stable"
+        return generation
+
+    def settle_with_assignment(
+        self, group_id: str, leader: str, partitions: Mapping[str, list[int]], *followers: str
+    ) -> int:
+        """Another generation, in which the leader takes all the partitions. Gives the generation."""
+        joins = {member_id: self.join(group_id, member_id) for member_id in (leader, *followers)}
+        generation = self.joined(joins[leader]).generation_id
+        shares = {leader: assignment(partitions), **{member_id: assignment({}) for member_id in followers}}
+        for member_id in joins:
+            assert self.synced(self.sync(group_id, member_id, generation, shares)).error_code == ErrorCode.NONE
         return generation
 
     def stable_group(self, group_id: str = "g", size: int = 1, **options: Any) -> tuple[list[str], int]:
