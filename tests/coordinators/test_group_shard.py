@@ -1,4 +1,4 @@
-"""The shard as a whole: what administrators see, what a new coordinator knows, and where the two kinds of group meet."""
+"""The shard as a whole: what administrators see, what a new coordinator knows, where the two kinds of group meet."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def newer_heartbeat(
 
 
 def describe_newer(driver: GroupDriver, group_id: str = "g") -> DescribedConsumerGroup:
-    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     return driver.reply(driver.ask(request, 1), DescribedConsumerGroup)
 
 
