@@ -74,7 +74,7 @@ def consume(bootstrap: str, topic: str, record_bytes: int, count: int) -> Rate:
         consumer.assign([TopicPartition(topic, 0, 0)])
         left = count
         while left:
-            messages = consumer.consume(_CONSUMED_AT_ONCE, timeout=_PATIENCE_S)
+            messages = consumer.consume(min(left, _CONSUMED_AT_ONCE), timeout=_PATIENCE_S)
             if not messages:
                 raise RuntimeError(f"no record came for {_PATIENCE_S:g} s, {left} before the end")
             error = messages[0].error()
