@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.handlers import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -66,5 +68,7 @@ HANDLERS: tuple[Handler[Any, Any], ...] = (
     incremental_alter_configs.HANDLER,
     offset_delete.HANDLER,
     describe_cluster.HANDLER,
+    consumer_group_heartbeat.HANDLER,
+    consumer_group_describe.HANDLER,
     describe_topic_partitions.HANDLER,
 )

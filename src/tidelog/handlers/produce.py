@@ -28,6 +28,7 @@ from tidelog.wire.messages.produce import (
 if TYPE_CHECKING:
     from tidelog.records.header import BatchHeader
     from tidelog.replication.partition import Partition
+    from tidelog.storage.log import Appended
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,12 @@ class _Part:
         self.header: BatchHeader | None = None
         self.unchecked = False
         """Its records must be looked at, in a thread."""
+
+    def answer(self, appended: Appended) -> int:
+        """Fills in the reply; gives the last offset, on whose safety the reply has to wait."""
+        reply = self.reply
+        reply.base_offset, last_offset, reply.log_append_time_ms, reply.log_start_offset, _ = appended
+        return last_offset
 
     def replace(self, checked: memoryview) -> None:
         """Takes what a deep check says the log should store."""
@@ -130,34 +137,30 @@ async def _handle_deep(
 def _append_all(
     ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part], now_ms: int
 ) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
-    wait = ProduceWait(_nobody)
+    acks = req.acks
+    wait: ProduceWait | None = None
     for part in parts:
-        if part.partition is None or part.header is None:
+        partition, header = part.partition, part.header
+        if partition is None or header is None:
             continue
         try:
-            _append(part, part.partition, part.header, now_ms, req.acks, wait)
+            appended = partition.append(part.batch, header, now_ms, all_replicas=acks == ACKS_ALL)
+            last_offset = part.answer(appended)
+            if acks != ACKS_NONE and last_offset >= partition.high_watermark:
+                wait = wait or ProduceWait(_nobody)
+                partition.await_safe(last_offset, wait)
         except BrokerError as error:
             _refuse(part, error)
-    if req.acks == ACKS_NONE:
+    if acks == ACKS_NONE:
         failed = [part.reply.error_code for part in parts if part.reply.error_code]
         return CLOSE if failed else NO_REPLY
-    if not wait.outstanding:
+    if wait is None or not wait.outstanding:
         return reply
     return _park(ctx, req, reply, parts, wait)
 
 
 def _nobody() -> None:
     """Nobody waits yet: no batch becomes safe while the request is still being handled."""
-
-
-def _append(part: _Part, partition: Partition, header: BatchHeader, now_ms: int, acks: int, wait: ProduceWait) -> None:
-    appended = partition.append(part.batch, header, now_ms, all_replicas=acks == ACKS_ALL)
-    reply = part.reply
-    reply.base_offset = appended.base_offset
-    reply.log_append_time_ms = appended.append_time_ms
-    reply.log_start_offset = appended.log_start_offset
-    if acks != ACKS_NONE:
-        partition.await_safe(appended.last_offset, wait)
 
 
 def _park(
