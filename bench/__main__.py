@@ -25,6 +25,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "start": start_rows.start,
     "tiny": wire_rows.tiny,
     "produce": wire_rows.produce,
+    "produce-growing": wire_rows.produce_growing,
     "produce-synced": wire_rows.produce_synced,
     "fetch": wire_rows.fetch,
     "clients": client_rows.clients,

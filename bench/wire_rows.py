@@ -27,6 +27,7 @@ FETCHES_IN_FLIGHT = 3
 CHUNK_BYTES = 1 << 20
 FETCHED_BATCH_BYTES = 64 << 10
 STORED_BYTES = 256 << 20
+GROWING_BATCH_BYTES = 64 << 10
 TOPIC = "bench"
 _MB = 1e6
 
@@ -53,18 +54,31 @@ def tiny(plan: Plan) -> Iterator[Row]:
 def produce(plan: Plan) -> Iterator[Row]:
     place, pages = work_dirs.in_memory(6 * plan.bytes)
     work_dirs.warm(place, 3 * plan.bytes)
-    peers = CPeers()
     with tidelog(place, NO_FSYNC) as broker:
         for batch_bytes, target in PRODUCE_TARGETS.items():
-            ours = partial(_produce_to_new_topic, plan, broker, batch_bytes)
-            theirs = partial(_produce, plan, batch_bytes=batch_bytes)
-            figures = best(plan.trials, ours, *peers.contestant(place, theirs))
-            yield _against_c(
-                Row(f"produce {batch_bytes >> 10} KB batches, no fsync", figures[0].rate, "MB/s", target),
-                figures,
-                f"{pages}, reused pages, {IN_FLIGHT} in flight; {_cpu_text(figures, 1e3, 's/GB')}",
-                peers,
-            )
+            yield _produce_row(plan, broker, place, batch_bytes, target, f"{pages}, reused pages")
+
+
+def produce_growing(plan: Plan) -> Iterator[Row]:
+    """A log that grows on a disk: the kernel finds new pages and writes old ones back, at its own pace."""
+    place = work_dirs.on_disk()
+    with tidelog(place, NO_FSYNC) as broker:
+        yield _produce_row(plan, broker, place, GROWING_BATCH_BYTES, None, "disk, fresh pages")
+
+
+def _produce_row(
+    plan: Plan, broker: BrokerProcess, place: Path, batch_bytes: int, target: Target | None, pages: str
+) -> Row:
+    peers = CPeers()
+    ours = partial(_produce_to_new_topic, plan, broker, batch_bytes)
+    theirs = partial(_produce, plan, batch_bytes=batch_bytes)
+    figures = best(plan.trials, ours, *peers.contestant(place, theirs))
+    return _against_c(
+        Row(f"produce {batch_bytes >> 10} KB batches, no fsync", figures[0].rate, "MB/s", target),
+        figures,
+        f"{pages}, {IN_FLIGHT} in flight; {_cpu_text(figures, 1e3, 's/GB')}",
+        peers,
+    )
 
 
 def produce_synced(plan: Plan) -> Iterator[Row]:
