@@ -6,8 +6,11 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from storage_cases import Disk
 
+from tidelog.storage.fs import RealFilesystem
 from tidelog.testing import BrokerProcess, RawClient
+from tidelog.testing.forgetful_fs import ForgetfulFilesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,3 +78,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=3, help="how often the broker is killed under load (default 3)")
+
+
+@pytest.fixture(params=["real", "memory"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    """Every test that asks for it runs twice: on a real file system and on the double that forgets."""
+    if request.param == "real":
+        return Disk(RealFilesystem(), str(tmp_path / "data"))
+    return Disk(ForgetfulFilesystem(), "/data")
+
+
+@pytest.fixture
+def memory() -> ForgetfulFilesystem:
+    return ForgetfulFilesystem()
+
+
+@pytest.fixture
+def forgetful(memory: ForgetfulFilesystem) -> Disk:
+    return Disk(memory, "/data")

@@ -63,7 +63,7 @@ def java_driver() -> Path:
 
 def kafka_broker() -> Path:
     """A directory with the jars of Apache Kafka's broker and tools in `lib/`."""
-    return _prepared("kafka", _build_with_maven)
+    return _prepared("kafka-server", _build_with_maven)
 
 
 def go_driver() -> Path:
