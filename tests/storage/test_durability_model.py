@@ -265,6 +265,15 @@ class LogMachine(RuleBasedStateMachine):
             assert self.flushed == 0, "a partition with flushed records is gone"
             self.log = self.store.create(TP, TOPIC_ID, CONFIG)
 
+    def _deleted_but_remembered(self, start: int) -> list[Written]:
+        found = [
+            Written(seen.first_offset, seen.last_offset + 1, -1, producer_id, seen.first_sequence, b"")
+            for producer_id, producer in self.log.producers
+            for seen in producer.window
+            if seen.last_offset < start
+        ]
+        return sorted(found)
+
     def _held(self) -> list[Written]:
         """What the log gives to a reader, in small pieces."""
         found: list[Written] = []
@@ -297,7 +306,11 @@ class LogMachine(RuleBasedStateMachine):
         assert self.ever.issuperset(held), "records that nobody wrote there"
         if not (self.cut_since_flush or self.disturbed):
             assert held == [each for each in self.batches if start < each.next_offset <= end]
-        before = [each for each in self.batches if each.next_offset <= start]
+        if self.disturbed:
+            # Whether a cut that failed half way took the deleted records' producers along, only the log can tell.
+            before = self._deleted_but_remembered(start)
+        else:
+            before = [each for each in self.batches if each.next_offset <= start]
         self.batches = [*before, *held]
         self.flushed = end
         self.cut_since_flush = self.disturbed = False

@@ -204,8 +204,20 @@ def test_an_offset_that_no_index_could_hold_starts_a_new_segment(disk: Disk) -> 
     log.append_as_follower(batch_of([b"a"], base_offset=0, leader_epoch=0), NOW_MS)
     log.append_as_follower(batch_of([b"b"], base_offset=2**31 - 1, leader_epoch=0), NOW_MS)
     log.append_as_follower(batch_of([b"c"], base_offset=2**31 + 5, leader_epoch=0), NOW_MS)
-    assert [each.base_offset for each in log.segments] == [0, 2**31 + 5]
-    assert read_values(log) == [b"a", b"b", b"c"]
+    log.append_as_follower(batch_of([b"d"], base_offset=2**40, leader_epoch=0), NOW_MS)
+    # At the log end, so that recovery can tell a gap from a loss; only a gap too wide for that is skipped.
+    assert [each.base_offset for each in log.segments] == [0, 2**31, 2**40]
+    assert read_values(log) == [b"a", b"b", b"c", b"d"]
+
+
+def test_an_empty_segment_makes_way_for_a_far_offset(disk: Disk) -> None:
+    log = disk.open_log()
+    log.append_as_follower(batch_of([b"a"], base_offset=2**40, leader_epoch=0), NOW_MS)
+    log.roll(NOW_MS)
+    log.append_as_follower(batch_of([b"b"], base_offset=2**41, leader_epoch=0), NOW_MS)
+    assert [each.base_offset for each in log.segments] == [2**40, 2**41]
+    assert disk.files(".log") == [f"{2**40:020d}.log", f"{2**41:020d}.log"]
+    assert read_values(log) == [b"a", b"b"]
 
 
 def test_the_partition_names_its_topic(disk: Disk) -> None:

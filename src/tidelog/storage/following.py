@@ -13,6 +13,7 @@ from tidelog.records.header import BatchHeader, crc_ok
 from tidelog.records.record import iter_batches
 from tidelog.storage import rolling
 from tidelog.storage.replay import replay
+from tidelog.storage.walk import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from tidelog.storage.log import Log
@@ -82,8 +83,10 @@ def _append_run(log: Log, view: memoryview, pieces: list[_Piece], now_ms: int) -
     head = first.header
     segment = log.segment_for(head.size, head.base_offset, head.last_offset, head.max_timestamp, now_ms)
     count, size = 1, head.size
+    room = rolling.room_bytes(segment, log.config)
     for piece in pieces[1:]:
-        if rolling.is_full(segment, log.config, size + piece.header.size, piece.header.last_offset):
+        too_far = piece.header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        if size + piece.header.size > room or too_far:
             break
         count += 1
         size += piece.header.size

@@ -20,7 +20,7 @@ from tidelog.storage.health import Health
 from tidelog.storage.segment import LogSlice, Segment, SegmentFiles, TornWrite
 from tidelog.storage.segments import Segments
 from tidelog.storage.snapshot_files import SnapshotFiles
-from tidelog.storage.walk import Damage
+from tidelog.storage.walk import RELATIVE_OFFSET_MAX, Damage
 from tidelog.types import LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Log:
         if rolling.is_full(segment, config, size, last_offset) or rolling.is_aged_by(
             segment, config, max_timestamp, now_ms, self.topic_partition
         ):
-            far = last_offset - self.log_end_offset > rolling.RELATIVE_OFFSET_MAX
+            far = last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
             return self.roll(now_ms, base_offset if far else self.log_end_offset)
         if not segment.exists:
             with self._health.during("create a segment"):
@@ -366,14 +366,12 @@ class Log:
         if offset >= self.log_end_offset:
             return
         with self._health.during("truncate", fatal=True):
-            self.room.before_truncation(self.topic_partition, offset)
             truncation.truncate_to(self, offset, self.room.clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log; the next record will have `offset`."""
         self._health.check()
         with self._health.during("truncate", fatal=True):
-            self.room.before_truncation(self.topic_partition, min(offset, self.log_start_offset))
             truncation.truncate_fully_and_start_at(self, offset, self.room.clock.now_ms())
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:

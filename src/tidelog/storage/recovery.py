@@ -32,7 +32,7 @@ from tidelog.storage.replay import producers_at, replay
 from tidelog.storage.segment import Segment, SegmentFiles, remove_files
 from tidelog.storage.segments import Segments
 from tidelog.storage.snapshot_files import SnapshotFiles
-from tidelog.storage.walk import Damage, checked, headers
+from tidelog.storage.walk import Damage, checked
 from tidelog.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SMALL_FILE_BYTES_MAX = 16 << 20
-_RELATIVE_OFFSET_MAX = 2**31 - 1
 _UNBOUNDED = 2**62
 
 
@@ -159,12 +158,11 @@ class Recovery:
         """Check every batch, rebuilding indexes, producers and epochs. Where it ends, and the damage that ended it."""
         next_offset = segment.base_offset
         segment.begin_rebuild()
-        limit = min(limit, segment.base_offset + _RELATIVE_OFFSET_MAX + 1)
         interval_bytes = self._config.index_interval_bytes
         try:
-            for position, header, sound in checked(segment.file.get(), 0, segment.size):
-                if header.base_offset < next_offset or header.next_offset > limit:
-                    raise Damage(position, f"offset {header.base_offset} outside {next_offset} to {limit}")
+            for position, header, sound in checked(segment.file.get(), 0, segment.size, segment.base_offset):
+                if header.next_offset > limit:
+                    raise Damage(position, f"offset {header.last_offset}, but the next segment starts at {limit}")
                 if sound:
                     replay(self._producers, header, self._now_ms)
                     segment.note(position, header.size, header.last_offset, header.max_timestamp, interval_bytes)
@@ -261,7 +259,7 @@ class Recovery:
                 return
         for segment in segments:
             try:
-                for _, header in headers(segment.file.get(), 0, segment.size):
+                for _, header in segment.headers():
                     self._epochs.assign(header.leader_epoch, header.base_offset)
             except Damage as damage:
                 _log.warning("%s: leader epochs may be missing: %s", segment.file.path, damage)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.storage.producers import Producers
-from tidelog.storage.walk import Damage, headers
+from tidelog.storage.walk import Damage
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def _replay_segment(producers: Producers, segment: Segment, from_offset: int, en
     start = segment.find(from_offset)
     if start is None:
         return
-    for _, header in headers(segment.file.get(), start.position, segment.size):
+    for _, header in segment.headers(start.position):
         if header.base_offset >= end_offset:
             break
         replay(producers, header, now_ms)

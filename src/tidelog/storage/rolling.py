@@ -11,26 +11,28 @@ from zlib import crc32
 
 from tidelog.storage import offset_index, time_index
 from tidelog.storage.segment import SEGMENT_BYTES_MAX
+from tidelog.storage.walk import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.segment import Segment
-
-RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 def is_full(segment: Segment, config: TopicConfig, incoming_bytes: int, last_offset: int) -> bool:
     """Whether a batch must not go into `segment` any more."""
     if not segment.size:
         return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-    room = min(config.segment_bytes, SEGMENT_BYTES_MAX) - segment.size
     index_bytes_max = config.segment_index_bytes
     return (
-        incoming_bytes > room
+        incoming_bytes > room_bytes(segment, config)
         or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         or (len(segment.index) + 1) * offset_index.ENTRY_SIZE > index_bytes_max
         or (len(segment.times) + 1) * time_index.ENTRY_SIZE > index_bytes_max
     )
+
+
+def room_bytes(segment: Segment, config: TopicConfig) -> int:
+    return min(config.segment_bytes, SEGMENT_BYTES_MAX) - segment.size
 
 
 def is_aged_by(segment: Segment, config: TopicConfig, max_timestamp: int, now_ms: int, salt: object) -> bool:

@@ -15,10 +15,13 @@ from tidelog.storage.fs import Buffer, File, FileSlice, Filesystem, remove_if_th
 from tidelog.storage.offset_index import MISSING, OffsetIndex
 from tidelog.storage.open_files import OpenFiles, PooledFile
 from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.walk import Place, headers, place_at, places
+from tidelog.storage.walk import Damage, Place, headers, place_at, places
 from tidelog.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.records.header import BatchHeader
     from tidelog.storage.index_memory import IndexMemory
 
 _log = logging.getLogger(__name__)
@@ -155,15 +158,6 @@ class Segment:
         self._unindexed_bytes = 0
         self._recover_max_timestamp()
 
-    def rebuild_indexes(self, index_interval_bytes: int) -> None:
-        """Walk the whole segment. Raises Damage, with nothing changed, if the log itself cannot be walked."""
-        for _ in headers(self.file.get(), 0, self.size):
-            pass  # a bad batch is no reason to throw away an index that leads past it
-        self.begin_rebuild()
-        for position, header in headers(self.file.get(), 0, self.size):
-            self.note(position, header.size, header.last_offset, header.max_timestamp, index_interval_bytes)
-        self._note_time()
-
     def begin_rebuild(self) -> None:
         """Forget what the indexes say; every batch is to be noted again, from the first on."""
         self.index.clear()
@@ -172,6 +166,10 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
         self._unindexed_bytes = 0
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch from `position` on."""
+        return headers(self.file.get(), position, self.size, self.base_offset)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -244,7 +242,7 @@ class Segment:
         start = self.find(max(from_offset, self.base_offset if entry is None else entry.offset))
         if start is None:
             return None
-        for position, header in headers(self.file.get(), start.position, self.size):
+        for position, header in self.headers(start.position):
             if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
                 return Place(position, header.size, header.base_offset, header.last_offset)
         return None
@@ -290,33 +288,57 @@ class Segment:
         """
         entry = self._load_index().before_position(limit)
         if entry is not None and entry.position > start:
-            place = place_at(file, entry.position, self.size)
+            try:
+                place = place_at(file, entry.position, self.size)
+            except Damage:
+                return self._walk_to_boundary(file, start, limit, min_one=min_one)
             if place.last_offset == entry.last_offset:
                 return entry.position, place.base_offset
             self._distrust_indexes(f"no batch that ends at {entry.last_offset} starts at byte {entry.position}")
             return self._boundary(file, start, limit, min_one=min_one)
+        return self._walk_to_boundary(file, start, limit, min_one=min_one)
+
+    def _walk_to_boundary(self, file: File, start: int, limit: int, *, min_one: bool) -> tuple[int, int]:
+        """As `_boundary`, batch by batch. What lies before a damage can be read; at the damage itself it is raised."""
         end, next_offset = start, -1
-        for place in places(file, start, self.size):
-            if next_offset >= 0 and place.position + place.size > limit:
-                return place.position, place.base_offset
-            end, next_offset = place.position + place.size, place.last_offset + 1
-            if end > limit:
-                return (end, next_offset) if min_one else (start, -1)
+        try:
+            for place in places(file, start, self.size):
+                if next_offset >= 0 and place.position + place.size > limit:
+                    return place.position, place.base_offset
+                end, next_offset = place.position + place.size, place.last_offset + 1
+                if end > limit:
+                    return (end, next_offset) if min_one else (start, -1)
+        except Damage:
+            if next_offset < 0:
+                raise
         return end, next_offset
 
     def _load_index(self) -> OffsetIndex:
         index = self.index
         if not index.loaded and not index.load(self.size) and self.size:
-            self._distrust_indexes("the offset index is missing or damaged")
+            self._rebuild_indexes("the offset index is missing or damaged")
         return index
 
     def _check_times(self) -> None:
         if not self.times.sound():
-            self._distrust_indexes("the time index is missing or damaged")
+            self._rebuild_indexes("the time index is missing or damaged")
 
     def _distrust_indexes(self, reason: str) -> None:
+        """An entry does not fit the log. Raises Damage, and keeps the indexes, if it is the log that is wrong."""
+        for _ in self.headers():
+            pass  # a bad batch is no reason to throw away an index that leads past it
+        self._rebuild_indexes(reason)
+
+    def _rebuild_indexes(self, reason: str) -> None:
+        """Walk the whole segment, or what can be walked of it."""
         _log.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
-        self.rebuild_indexes(_REBUILD_INTERVAL_BYTES)
+        self.begin_rebuild()
+        try:
+            for position, header in self.headers():
+                self.note(position, header.size, header.last_offset, header.max_timestamp, _REBUILD_INTERVAL_BYTES)
+        except Damage as damage:
+            _log.error("%s can be read only up to its damage %s", self.file.path, damage)
+        self._note_time()
 
     def _note_time(self) -> None:
         self.times.append(self.largest_timestamp(), self._max_timestamp_offset)
@@ -341,7 +363,7 @@ class Segment:
             self._max_timestamp, self._max_timestamp_offset = last
             place = self.find(last.offset)
             start = 0 if place is None else place.position
-        for _, header in headers(self.file.get(), start, self.size):
+        for _, header in self.headers(start):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 

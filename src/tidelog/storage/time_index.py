@@ -86,7 +86,9 @@ class TimeIndex:
         if file.size() < self._saved * ENTRY_SIZE:
             return False
         first, last = self._entry(file, 0), self._entry(file, self._saved - 1)
-        return self._base_offset <= first.offset <= last.offset and 0 <= first.timestamp_ms <= last.timestamp_ms
+        if first.offset < self._base_offset or first.timestamp_ms < 0:
+            return False
+        return self._saved == 1 or (first.offset < last.offset and first.timestamp_ms < last.timestamp_ms)
 
     def clear(self) -> None:
         self._saved, self._tail, self._last = 0, bytearray(), None

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.records.header import peek
 from tidelog.records.record import iter_records
+from tidelog.storage.walk import Place
+from tidelog.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.storage.segment import Segment
     from tidelog.storage.segments import Segments
-    from tidelog.storage.walk import Place
 
 
 class TimestampedOffset(NamedTuple):
@@ -41,11 +42,32 @@ def first_at_or_after(
 
 def latest(segments: Segments, log_start_offset: int, log_end_offset: int) -> TimestampedOffset | None:
     """The first of the records with the largest timestamp."""
-    candidates = [each for each, end_offset in segments.with_ends(log_end_offset) if end_offset > log_start_offset]
-    best = max((each.largest_timestamp() for each in candidates), default=-1)
+    live = [each for each, end_offset in segments.with_ends(log_end_offset) if end_offset > log_start_offset]
+    best = max((each.largest_timestamp() for each in live), default=-1)
     if best < 0:
         return None
-    return first_at_or_after(segments, best, log_start_offset, log_end_offset)
+    found = first_at_or_after(segments, best, log_start_offset, log_end_offset)
+    if found is None:
+        # The latest record of the first segment was deleted, but its time is still that segment's largest.
+        best = max([_largest_left(live[0], log_start_offset), *(each.largest_timestamp() for each in live[1:])])
+        found = first_at_or_after(segments, best, log_start_offset, log_end_offset) if best >= 0 else None
+    return found
+
+
+def _largest_left(segment: Segment, log_start_offset: int) -> int:
+    """The largest timestamp from `log_start_offset` on, the slow way."""
+    start = segment.find(log_start_offset)
+    if start is None:
+        return NO_TIMESTAMP
+    largest = NO_TIMESTAMP
+    for position, header in segment.headers(start.position):
+        if header.base_offset >= log_start_offset:
+            largest = max(largest, header.max_timestamp)
+        else:
+            batch = segment.batch_bytes(Place(position, header.size, header.base_offset, header.last_offset))
+            left = [each.timestamp for each in iter_records(batch) if each.offset >= log_start_offset]
+            largest = max([largest, *left])
+    return largest
 
 
 def _first_in(segment: Segment, place: Place, target_ms: int, log_start_offset: int) -> TimestampedOffset | None:

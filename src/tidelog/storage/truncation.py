@@ -31,6 +31,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     if end_offset <= log.log_start_offset:
         _start_over(log, log.log_start_offset, now_ms)
         return
+    log.room.before_truncation(log.topic_partition, end_offset)
     _remove(log, log.segments.drop_from(segment.base_offset + 1))
     if place is not None:
         segment.truncate(place.position, end_offset)
@@ -51,6 +52,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> None:
 
 def _start_over(log: Log, offset: int, now_ms: int) -> None:
     """Empty, and the next record has `offset`."""
+    log.room.before_truncation(log.topic_partition, offset)
     log.room.log_start_moved(log.topic_partition, offset)
     _remove(log, log.segments.drop_from(0))
     log.snapshots.remove_after(-1)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _PLACE = Struct(">qi4xb6xi")
 _PLACE_SIZE = _PLACE.size
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Offsets in the indexes are int32, counted from the segment's base."""
+
 _SMALL_CHUNK = 8 << 10
 _LARGE_CHUNK = 1 << 20
 
@@ -69,29 +72,29 @@ def place_at(file: File, position: int, end: int) -> Place:
     return Place(position, size, base_offset, base_offset + last_delta)
 
 
-def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch; offsets must rise."""
+def headers(file: File, position: int, end: int, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch; offsets must rise, within what a segment at `base_offset` can hold."""
     chunk, chunk_start = b"", position
-    next_offset = 0
+    next_offset, limit = base_offset, base_offset + RELATIVE_OFFSET_MAX
     while position < end:
         inside = position - chunk_start
         if inside + HEADER_SIZE > len(chunk):
             chunk, chunk_start, inside = read_fully(file, position, min(_SMALL_CHUNK, end - position)), position, 0
-        header = _plausible_header(chunk, inside, position, end, next_offset)
+        header = _plausible_header(chunk, inside, position, end, next_offset, limit)
         yield position, header
         next_offset = header.next_offset
         position += header.size
 
 
-def checked(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, bool]]:
-    """Position and header of each batch, and whether its checksum holds."""
+def checked(file: File, position: int, end: int, base_offset: int) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """As `headers`, and whether each batch's checksum holds."""
     chunk, chunk_start = b"", position
-    next_offset = 0
+    next_offset, limit = base_offset, base_offset + RELATIVE_OFFSET_MAX
     while position < end:
         inside = position - chunk_start
         if inside + HEADER_SIZE > len(chunk):
             chunk, chunk_start, inside = read_fully(file, position, min(_LARGE_CHUNK, end - position)), position, 0
-        header = _plausible_header(chunk, inside, position, end, next_offset)
+        header = _plausible_header(chunk, inside, position, end, next_offset, limit)
         if inside + header.size > len(chunk):
             chunk, chunk_start, inside = read_fully(file, position, min(_LARGE_CHUNK, end - position)), position, 0
         yield position, header, _crc_holds(file, position, header, chunk, inside)
@@ -113,14 +116,14 @@ def _crc_holds(file: File, position: int, header: BatchHeader, chunk: bytes, ins
     return crc == header.crc
 
 
-def _plausible_header(chunk: bytes, inside: int, position: int, end: int, next_offset: int) -> BatchHeader:
+def _plausible_header(chunk: bytes, inside: int, position: int, end: int, next_offset: int, limit: int) -> BatchHeader:
     if len(chunk) - inside < HEADER_SIZE:
         raise Damage(position, f"{len(chunk) - inside} bytes are too few for a batch header")
     header = peek(chunk, inside)
     reason = _implausible(header.base_offset, header.size, header.magic, header.last_offset_delta, end - position)
     if reason:
         raise Damage(position, reason)
-    if header.base_offset < next_offset:
+    if header.base_offset < next_offset or header.last_offset > limit:
         raise Damage(position, f"offset {header.base_offset} where {next_offset} or more should follow")
     return header
 
