@@ -106,7 +106,7 @@ class Broker:
         await topics.load()
         await self._open_logs(store, image, settings)
         groups = self._groups = GroupCoordination(image, settings, topics, clock)
-        replicas.on_lead[OFFSETS_TOPIC] = groups.leads
+        replicas.watchers[OFFSETS_TOPIC] = groups
         topics.on_change = groups.topics_changed
         topics.host_all(replicas)
         self._replicas = replicas

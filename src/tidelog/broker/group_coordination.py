@@ -108,6 +108,9 @@ class GroupCoordination:
         codec = codec_of(self._settings.broker.offsets_topic_compression_codec)
         self.coordinator.lead(partition.topic_partition.partition, PartitionStateLog(partition, GROUP_RECORDS, codec))
 
+    def loses(self, partition: Partition) -> None:
+        self.coordinator.resign(partition.topic_partition.partition)
+
     def topics_changed(self, deleted: tuple[str, ...]) -> None:
         """Groups that subscribe to what has changed are rebalanced."""
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tidelog.config.topic import TopicConfig
     from tidelog.replication.group_commit import GroupCommit
     from tidelog.storage.store import LogStore
     from tidelog.types import TopicId, TopicPartition
+
+
+class LeadershipWatcher(Protocol):
+    """Somebody whose work follows the leadership of a topic's partitions, as a coordinator's does."""
+
+    def leads(self, partition: Partition) -> None: ...
+
+    def loses(self, partition: Partition) -> None: ...
 
 
 class Replicas:
@@ -22,8 +30,8 @@ class Replicas:
         self._local_id = local_id
         self._commit = commit
         self._partitions: dict[TopicPartition, Partition] = {}
-        self.on_lead: dict[str, Callable[[Partition], None]] = {}
-        """By topic: who is told when this broker comes to lead one of its partitions."""
+        self.watchers: dict[str, LeadershipWatcher] = {}
+        """By topic: who is told when this broker comes to lead one of its partitions, or loses it."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -55,14 +63,17 @@ class Replicas:
             partition = Partition(log, self._local_id, self._commit, replicas)
             self._partitions[topic_partition] = partition
         partition.lead(leader, leader_epoch, replicas, isr)
-        told = self.on_lead.get(topic_partition.topic)
-        if told and leader == self._local_id:
-            told(partition)
+        watcher = self.watchers.get(topic_partition.topic)
+        if watcher and leader == self._local_id:
+            watcher.leads(partition)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Forgets the partition and deletes its log."""
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
+            watcher = self.watchers.get(topic_partition.topic)
+            if watcher:
+                watcher.loses(partition)
             partition.gone()
             self._store.delete(topic_partition)
 
