@@ -109,6 +109,7 @@ class GroupDriver:
         self.replies: dict[Ticket, Struct] = {}
         self.asked: dict[Ticket, int] = {}
         """Tickets of all requests, with the version they came in."""
+        self.requests: dict[Ticket, Message] = {}
         self._tickets = count(1)
         self._timers: dict[Hashable, int] = {}
         self._due: list[tuple[int, int, Hashable]] = []
@@ -123,6 +124,7 @@ class GroupDriver:
     def ask(self, request: Message, version: int, client_id: str = "client") -> Ticket:
         ticket = next(self._tickets)
         self.asked[ticket] = version
+        self.requests[ticket] = request
         caller = Caller(version, client_id, "/1.2.3.4", self.topics)
         self.perform(self.shard.handle(ticket, request, caller, self.now_ms))
         return ticket
@@ -140,10 +142,13 @@ class GroupDriver:
                 self._timers[timer.key] = timer.at_ms
                 heapq.heappush(self._due, (timer.at_ms, next(self._order), timer.key))
         for ticket, reply in decision.replies:
-            assert ticket not in self.replies, "answered twice"
-            if isinstance(reply, Message):
-                to_bytes(reply, self.asked[ticket])
-            self.replies[ticket] = reply
+            self.deliver(ticket, reply)
+
+    def deliver(self, ticket: Ticket, reply: Struct) -> None:
+        assert ticket not in self.replies, "answered twice"
+        if isinstance(reply, Message):
+            to_bytes(reply, self.asked[ticket])
+        self.replies[ticket] = reply
 
     def advance(self, by_ms: int) -> None:
         """Lets time pass; timers fire at their times."""
