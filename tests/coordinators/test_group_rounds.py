@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from group_driver import REBALANCE_MS, SESSION_MS, GroupDriver
 
@@ -387,3 +389,26 @@ class TestLeaving:
         assert driver.waits(waiting)
         driver.leave("g", (second, None))
         assert len(driver.joined(waiting).members) == 1
+
+
+def test_a_round_of_twice_as_many_members_is_twice_as_much_work() -> None:
+    """Counted in calls, since time depends on who else uses the machine."""
+
+    def calls_of_a_round(size: int) -> int:
+        driver = GroupDriver(GroupConfig(initial_rebalance_delay_ms=1000))
+        calls = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        sys.setprofile(count)
+        try:
+            joins = dict(driver.enter("g") for _ in range(size))
+            driver.advance(10_000)
+            driver.settle("g", joins)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert calls_of_a_round(400) < 2.2 * calls_of_a_round(200)
