@@ -184,7 +184,7 @@ def test_index_memory_is_bounded(disk: Disk) -> None:
 @given(data=st.data())
 def test_any_read_equals_a_plain_search(data: st.DataObject) -> None:
     config = TopicConfig(
-        segment_bytes=data.draw(st.integers(400, 4000)), index_interval_bytes=data.draw(st.integers(0, 800))
+        segment_bytes=data.draw(st.integers(600, 4000)), index_interval_bytes=data.draw(st.integers(0, 800))
     )
     log = Disk(ForgetfulFilesystem(), "/data").open_log(config)
     batches: list[tuple[int, int, bytes]] = []

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, format_epochs, format_partition_metadata
-from tidelog.storage.fs import File, Filesystem, replace_file, write_fully
+from tidelog.storage.fs import File, Filesystem, remove_tree, replace_file, write_fully
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,8 +140,12 @@ class Durability:
         """Make the partition's place. It is durable with the first flush, before anything in it is acknowledged."""
         self._fs.make_dir(self._directory)
         self._parent_mark = self._parent.name_changed()
-        metadata = self._fs.open(f"{self._directory}/{PARTITION_METADATA}", create=True)
-        write_fully(metadata, format_partition_metadata(topic_id), 0)
+        try:
+            metadata = self._fs.open(f"{self._directory}/{PARTITION_METADATA}", create=True)
+            write_fully(metadata, format_partition_metadata(topic_id), 0)
+        except OSError:
+            remove_tree(self._fs, self._directory)  # so that it can be tried again
+            raise
         self._metadata_synced = False
         self.add_name()
 

@@ -27,8 +27,10 @@ class PooledFile:
     def get(self) -> File:
         file = self._file
         if file is None:
+            # Not yet `used`: who is opened once and never again should not outstay who comes back.
             file = self._file = self._pool.open(self)
-        self.used = True
+        else:
+            self.used = True
         return file
 
     def create(self) -> File:
