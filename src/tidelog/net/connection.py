@@ -185,21 +185,26 @@ class Connection:
                 count = self._sock.recv_into(space)
             except BlockingIOError:
                 inbound.settle()
-                return
+                break
             except OSError as error:
                 self.close(f"receiving failed: {error}")
                 return
             if not count:
+                self._end_turn()  # who has said everything may still be listening
                 self.close("closed by the peer")
                 return
             self._active = True
             inbound.received(count)
-            self._serve()
+            self._handle_frames()
             if count < len(space) or self._held:
-                return
+                break
+        self._end_turn()
 
-    def _serve(self) -> None:
-        """Handles the frames that are there until something holds the connection, then sends what is ready."""
+    def _handle_frames(self) -> None:
+        """Handles the frames that are there until something holds the connection.
+
+        Replies are left to the end of the turn: a send costs as much as handling a small request, and wakes the peer.
+        """
         host = self._host
         handle = host.service.handle
         limits = host.limits
@@ -233,7 +238,10 @@ class Connection:
             _log.exception("a request of %s crashed; its connection is closed", self.peer)
             self._held |= _FINISHING
         inbound.settle()
-        if outbound.unsent_bytes:
+
+    def _end_turn(self) -> None:
+        """Sends the replies that are ready, and closes if that was all there was to do."""
+        if self._outbound.unsent_bytes:
             self._send()
         if self._held & _FINISHING:
             self._finish_if_done()
@@ -243,12 +251,10 @@ class Connection:
         held = self._held & ~reason
         self._held = held
         if held:
-            if self._outbound.unsent_bytes:
-                self._send()
-            if held & _FINISHING:
-                self._finish_if_done()
+            self._end_turn()
             return
-        self._serve()
+        self._handle_frames()
+        self._end_turn()
         if not self._held and not self._reading:
             self._reading = True
             self._host.loop.add_reader(self._fd, self._on_readable)
