@@ -46,7 +46,7 @@ class Decision:
     timers: list[Timer] = field(default_factory=list)
 
     def record(self, key: Message, value: Message | None, value_version: int = 0) -> None:
-        """Adds a record whose key has a single version, as all keys of groups and transactions have by now."""
+        """Adds a record with the newest version of its key, which is the one that stands for its kind."""
         self.records.append(StoredRecord(key, key.VERSIONS.last, value, value_version))
 
     def reply(self, ticket: Ticket, message: Struct) -> None:
