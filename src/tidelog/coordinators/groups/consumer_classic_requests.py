@@ -17,11 +17,11 @@ from tidelog.coordinators.groups.consumer_member import (
     ClassicPart,
     ConsumerMember,
     MemberState,
-    Partitions,
     Profile,
     Subscription,
 )
 from tidelog.coordinators.groups.consumer_timers import join_key, session_key, sync_key
+from tidelog.coordinators.groups.consumer_upgrade import owned_partitions
 from tidelog.coordinators.groups.rebalance import join_error, sync_error
 from tidelog.coordinators.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, read_subscription
 from tidelog.errors import BrokerError, ErrorCode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.coordinators.decision import Ticket
     from tidelog.coordinators.groups.consumer_group import ConsumerGroup
     from tidelog.coordinators.groups.consumer_table import ConsumerTable
-    from tidelog.coordinators.groups.topics import Caller, ClusterTopics
+    from tidelog.coordinators.groups.topics import Caller
     from tidelog.wire.messages.heartbeat import HeartbeatRequest
     from tidelog.wire.messages.join_group import JoinGroupRequest
     from tidelog.wire.messages.leave_group import LeaveGroupRequest
@@ -94,7 +94,7 @@ class ClassicRequests:
         turn = self._table.turn(group, caller.topics, now_ms, out)
         if former is not None and former is not member:
             member = turn.replace(former, member_id)
-        position = turn.take(member, profile, _owned(subscription, caller.topics))
+        position = turn.take(member, profile, owned_partitions(subscription, caller.topics))
         self._watch(group, member_id, request.session_timeout_ms, profile.rebalance_timeout_ms, now_ms, out)
         member.deadline_ms = now_ms + request.session_timeout_ms
         member.rejoin_by_ms = None
@@ -242,16 +242,6 @@ def _profile(request: JoinGroupRequest, subscription: ConsumerProtocolSubscripti
             tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         ),
     )
-
-
-def _owned(subscription: ConsumerProtocolSubscription, topics: ClusterTopics) -> Partitions:
-    """What the member says it still has. Members that know no better give up everything before they join."""
-    owned: Partitions = {}
-    for topic in subscription.owned_partitions:
-        topic_id = topics.topic_id(topic.topic)
-        if topic_id is not None and topic.partitions:
-            owned[topic_id] = owned.get(topic_id, frozenset()) | frozenset(topic.partitions)
-    return owned
 
 
 def _classic_part(member: ConsumerMember) -> ClassicPart:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.coordinators.groups.classic_group import ClassicGroup, ClassicMember
     from tidelog.coordinators.groups.config import GroupConfig
     from tidelog.coordinators.groups.topics import ClusterTopics
+    from tidelog.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 
 _VERSION = struct.Struct(">h")
 
@@ -56,21 +57,28 @@ def check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
 def upgraded(group: ClassicGroup, topics: ClusterTopics) -> list[StoredRecord]:
     """The records of the group as one of the newer protocol. Raises BrokerError GROUP_ID_NOT_FOUND."""
     epoch = max(group.generation, 1)
+    subscriptions = {member_id: _subscription(group, member) for member_id, member in group.members.items()}
     claimed: set[tuple[bytes, int]] = set()
+    # The leader of the group divided as it liked: where it gave a partition twice, the first member has it.
+    assigned = {
+        member_id: _unclaimed(_assigned(group, member, topics.topic_id), claimed)
+        for member_id, member in group.members.items()
+    }
+    # Cooperative members give up in one round what others get in the next: what a member had when it joined, and what
+    # nobody has been given since, it may still be reading.
+    revoking = {
+        member_id: _unclaimed(owned_partitions(subscription, topics), claimed)
+        for member_id, subscription in subscriptions.items()
+    }
     facts: dict[str, TopicFacts] = {}
-    profiles: list[StoredRecord] = []
-    targets: list[StoredRecord] = []
-    positions: list[StoredRecord] = []
+    profiles, targets, positions = [], [], []
     for member_id, member in group.members.items():
-        profile = _profile(group, member)
+        profile = _profile(member, subscriptions[member_id])
         facts.update(_facts(profile.subscription.topics, topics))
-        partitions = _assigned(group, member, topics.topic_id)
-        # The leader of the group divided as it liked: where it gave a partition twice, the first member has it.
-        partitions = {topic_id: _unclaimed(topic_id, numbers, claimed) for topic_id, numbers in partitions.items()}
-        partitions = {topic_id: numbers for topic_id, numbers in partitions.items() if numbers}
-        position = Position(epoch, epoch, MemberState.STABLE, partitions, {})
+        state = MemberState.UNREVOKED_PARTITIONS if revoking[member_id] else MemberState.STABLE
+        position = Position(epoch, epoch, state, assigned[member_id], revoking[member_id])
         profiles.append(profile_record(group.group_id, member_id, profile))
-        targets.append(target_record(group.group_id, member_id, partitions))
+        targets.append(target_record(group.group_id, member_id, assigned[member_id]))
         positions.append(position_record(group.group_id, member_id, position))
     return [
         *profiles,
@@ -82,11 +90,25 @@ def upgraded(group: ClassicGroup, topics: ClusterTopics) -> list[StoredRecord]:
     ]
 
 
-def _profile(group: ClassicGroup, member: ClassicMember) -> Profile:
+def owned_partitions(subscription: ConsumerProtocolSubscription, topics: ClusterTopics) -> Partitions:
+    """What a member said it has when it joined. Members that know no better give up everything before they join."""
+    owned: Partitions = {}
+    for topic in subscription.owned_partitions:
+        topic_id = topics.topic_id(topic.topic)
+        if topic_id is not None and topic.partitions:
+            owned[topic_id] = owned.get(topic_id, frozenset()) | frozenset(topic.partitions)
+    return owned
+
+
+def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     protocol = group.protocol if group.protocol in member.protocols else next(iter(member.protocols))
     subscription = read_subscription(member.protocols[protocol])
     if subscription is None:
         raise _cannot(group, f"the subscription of its member {member.member_id} cannot be read")
+    return subscription
+
+
+def _profile(member: ClassicMember, subscription: ConsumerProtocolSubscription) -> Profile:
     return Profile(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
@@ -118,9 +140,14 @@ def _assigned(group: ClassicGroup, member: ClassicMember, topic_id_of: Callable[
     return partitions
 
 
-def _unclaimed(topic_id: bytes, numbers: Iterable[int], claimed: set[tuple[bytes, int]]) -> frozenset[int]:
-    mine = frozenset(number for number in numbers if (topic_id, number) not in claimed)
-    claimed.update((topic_id, number) for number in mine)
+def _unclaimed(partitions: Partitions, claimed: set[tuple[bytes, int]]) -> Partitions:
+    """What is not claimed yet, which now is."""
+    mine: Partitions = {}
+    for topic_id, numbers in partitions.items():
+        free = frozenset(number for number in numbers if (topic_id, number) not in claimed)
+        if free:
+            mine[topic_id] = free
+            claimed.update((topic_id, number) for number in free)
     return mine
 
 
