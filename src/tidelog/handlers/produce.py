@@ -15,7 +15,7 @@ from tidelog.handlers.handler import CLOSE, NO_REPLY, Answer, Context, Handler, 
 from tidelog.records.compression import InflatedTooLarge
 from tidelog.records.header import peek
 from tidelog.records.validate import InvalidRecord, check_produced, deep_check, needs_deep_check
-from tidelog.replication.waiting import ProduceWait
+from tidelog.replication.waiting import ProduceWait, nobody
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -59,7 +59,8 @@ class _Part:
         """Its records must be looked at, in a thread."""
 
     def answer(self, appended: Appended) -> int:
-        """Fills in the reply; gives the last offset, on whose safety the reply has to wait."""
+        """Fills in the reply; gives the last offset, on whose safety the reply has to wait. Lets go of the frame."""
+        self.batch = _NO_BATCH
         reply = self.reply
         reply.base_offset, last_offset, reply.log_append_time_ms, reply.log_start_offset, _ = appended
         return last_offset
@@ -147,7 +148,7 @@ def _append_all(
             appended = partition.append(part.batch, header, now_ms, all_replicas=acks == ACKS_ALL)
             last_offset = part.answer(appended)
             if acks != ACKS_NONE and last_offset >= partition.high_watermark:
-                wait = wait or ProduceWait(_nobody)
+                wait = wait or ProduceWait(nobody)
                 partition.await_safe(last_offset, wait)
         except BrokerError as error:
             _refuse(part, error)
@@ -159,10 +160,6 @@ def _append_all(
     return _park(ctx, req, reply, parts, wait)
 
 
-def _nobody() -> None:
-    """Nobody waits yet: no batch becomes safe while the request is still being handled."""
-
-
 def _park(
     ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part], wait: ProduceWait
 ) -> Waiting[ProduceResponse]:
@@ -170,7 +167,7 @@ def _park(
 
     def forget() -> None:
         timer.cancel()
-        wait.on_done = _nobody
+        wait.on_done = nobody
 
     def expire() -> None:
         for part in parts:

@@ -21,6 +21,10 @@ class Watched(Protocol):
     def unwatch(self, wait: FetchWait) -> None: ...
 
 
+def nobody() -> None:
+    """Is called back while nobody waits, and when it is over."""
+
+
 class ProduceWait:
     """Waits until the batches of one request have all been reached by their partitions' high watermarks."""
 
@@ -34,7 +38,9 @@ class ProduceWait:
     def reached(self, partition: TopicPartition) -> None:
         self.outstanding.discard(partition)
         if not self.outstanding:
-            self.on_done()
+            # Who is called back holds this wait: letting go of it leaves no ring for the garbage collector.
+            on_done, self.on_done = self.on_done, nobody
+            on_done()
 
     def failed(self, partition: TopicPartition, error: BrokerError) -> None:
         self.failures[partition] = error
@@ -58,10 +64,12 @@ class FetchWait:
 
     def wake(self) -> None:
         """Ends the wait whatever the bytes: enough have come, or a partition has news that cannot wait."""
+        on_done = self.on_done
         self.give_up()
-        self.on_done()
+        on_done()
 
     def give_up(self) -> None:
+        self.on_done = nobody
         for partition in self.partitions:
             partition.unwatch(self)
         self.partitions.clear()
