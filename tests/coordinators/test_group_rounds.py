@@ -382,6 +382,26 @@ class TestLeaving:
         assert driver.listed() == {}
         assert ("session", "g", pending) not in driver.timers
 
+    def test_nobody_is_disturbed_by_who_never_joined(self) -> None:
+        driver = GroupDriver()
+        (member_id,), generation = driver.stable_group("g")
+        pending = driver.joined(driver.join("g")).member_id
+        driver.leave("g", (pending, None), ("stranger", None))
+        assert driver.heartbeat("g", member_id, generation) == ErrorCode.NONE
+        driver.join("g")
+        for _ in range(3):
+            driver.advance(SESSION_MS // 2)
+            assert driver.heartbeat("g", member_id, generation) == ErrorCode.NONE
+
+    def test_an_id_that_everybody_waits_for(self) -> None:
+        driver = GroupDriver()
+        (leader,), _generation = driver.stable_group("g")
+        pending = driver.joined(driver.join("g")).member_id
+        waiting = driver.join("g", leader)
+        assert driver.waits(waiting)
+        driver.leave("g", (pending, None))
+        assert len(driver.joined(waiting).members) == 1
+
     def test_the_one_everybody_waits_for(self) -> None:
         driver = GroupDriver()
         (first, second), _ = driver.stable_group("g", 2)

@@ -280,6 +280,7 @@ class ClassicGroups:
             return
         leaving = request.members if caller.version >= 3 else [MemberIdentity(member_id=request.member_id)]
         group = self._groups.get(request.group_id)
+        before = 0 if group is None else len(group.members)
         answers = [
             MemberResponse(
                 member_id=identity.member_id,
@@ -288,8 +289,11 @@ class ClassicGroups:
             )
             for identity in leaving
         ]
-        if group is not None and any(not answer.error_code for answer in answers):
-            self._rounds.go_on(group, now_ms, out)
+        if group is not None:
+            if len(group.members) < before:
+                self._rounds.go_on(group, now_ms, out)
+            else:
+                self._rounds.complete_if_all_joined(group, now_ms, out)
             self._forget_if_idle(group)
         if caller.version >= 3:
             out.reply(ticket, LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers))

@@ -118,13 +118,16 @@ class Rounds:
             out.arm((JOIN, group.group_id), now_ms + group.rebalance_timeout_ms)
 
     def go_on(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
-        """Somebody came, left or changed: a settled group begins a round, a gathering one may be complete."""
-        if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+        """A member came, left or changed: a settled group begins a round, a gathering one may be complete."""
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.complete_if_all_joined(group, now_ms, out)
+        elif group.state is not GroupState.EMPTY or group.members:
             self.prepare(group, now_ms, out)
-        elif group.state is GroupState.PREPARING_REBALANCE and group.all_joined and not group.gathering:
+
+    def complete_if_all_joined(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
+        """Somebody is not waited for any more."""
+        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and not group.gathering:
             self._complete(group, now_ms, out)
-        elif group.state is GroupState.EMPTY and group.members:
-            self.prepare(group, now_ms, out)
 
     def _complete(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
         """Ends the gathering with those who are there; static members keep their place until their session ends."""
@@ -193,7 +196,7 @@ class Rounds:
             # No session goes on here, so the time does not matter.
             self.end_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, 0, out)
             self.end_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS), 0, out)
-        for member_id in (*group.members, *group.pending):
+        for member_id in (*group.members, *sorted(group.pending)):
             out.cancel((SESSION, group.group_id, member_id))
         out.cancel((JOIN, group.group_id))
         out.cancel((SYNC, group.group_id))
@@ -214,7 +217,7 @@ class Rounds:
         self._complete(group, now_ms, out)
 
     def on_sync_timer(self, group: ClassicGroup, now_ms: int, out: Decision) -> None:
-        missing = [group.members[member_id] for member_id in group.unsynced]
+        missing = [member for member in group.members.values() if member.member_id in group.unsynced]
         if missing:
             for member in missing:
                 self.drop(group, member, now_ms, out)
@@ -225,7 +228,7 @@ class Rounds:
         if member is None:
             if member_id in group.pending:
                 group.pending.remove(member_id)
-                self.go_on(group, now_ms, out)
+                self.complete_if_all_joined(group, now_ms, out)
             return
         given_up = member.newcomer_until_ms is not None and now_ms >= member.newcomer_until_ms
         if member.waits and not given_up:
