@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from line_count import lines_run
 
 from tidelog.assign import CLASSIC
 from tidelog.assign.ranges import server_range
@@ -13,29 +13,11 @@ from tidelog.assign.sticky import uniform
 from tidelog.assign.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import FrameType
+    from collections.abc import Mapping
 
     from group_shapes import ClassicAssignor
 
 ASSIGNORS: dict[str, ClassicAssignor] = {**CLASSIC, "server range": server_range, "uniform": uniform}
-
-
-def lines_run(work: Callable[[], object]) -> int:
-    count = 0
-
-    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def group(

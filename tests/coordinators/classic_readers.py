@@ -67,6 +67,10 @@ class ClassicReader:
         """Takes over a member that has joined and synced already."""
         self.member_id, self.generation, self.reading, self._must_join = member_id, generation, reading, False
 
+    def leads(self) -> bool:
+        """Whether the answer to its join, which it has not looked at, makes it the leader."""
+        return self._join is not None and self.driver.joined(self._join).leader == self.member_id
+
     def rejoin_soon(self) -> None:
         """As a member does that has noticed something: joins with its next step, unless it is about to anyway."""
         self._must_join = self._must_join or (self._join is None and self._sync is None)

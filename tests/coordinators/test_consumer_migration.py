@@ -101,6 +101,38 @@ def test_all_come_to_rest_and_nobody_reads_what_another_reads() -> None:
     assert driver.consumer_describe().group_state == "Stable"
 
 
+def test_what_a_cooperative_member_has_not_let_go_of_yet_is_not_given_away() -> None:
+    """The classic leader took a partition from a member that has not heard of it when the group is turned over."""
+    driver = ConsumerDriver(t=3)
+    slow = ClassicReader(driver)
+    slow.beat()
+    everything = set(slow.reading)
+    assert len(everything) == 3
+    other = ClassicReader(driver)
+    other.ask_to_join()
+    slow.beat()
+    slow.ask_to_join()  # the round is complete: both know of the generation
+    leader, follower = (slow, other) if slow.leads() else (other, slow)
+    leader.beat()
+    assert driver.state(GROUP) == "Stable"
+    if leader is slow:
+        slow.reading = set(everything)  # it did not get the answer
+    new = Reader(driver, "new")
+    everyone: list[Reader | ClassicReader] = [new, leader, follower]
+    for _ in range(8):
+        new.beat()
+        new.obey()
+        held = [partition for one in everyone for partition in one.reading]
+        assert len(held) == len(set(held)), "given to another while it is still read"
+    for _ in range(10):
+        for one in everyone:
+            one.beat()
+            one.obey()
+        driver.advance(HEARTBEAT_MS // 2)
+    assert [len(one.reading) for one in everyone] == [1, 1, 1]
+    assert set.union(*(one.reading for one in everyone)) == everything
+
+
 def test_an_empty_classic_group_just_gives_way() -> None:
     driver = ConsumerDriver(t=1)
     members = classic_group(driver, [share([0])])

@@ -171,10 +171,12 @@ def profile_value(profile: Profile) -> ConsumerGroupMemberMetadataValue:
 
 
 def position_from(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
+    known = value.state in MemberState.__members__.values()
     return Position(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState(value.state),
+        # A state that a newer release has invented: the member has to say what it has before it gets more.
+        MemberState(value.state) if known else MemberState.UNREVOKED_PARTITIONS,
         partitions_of(value.assigned_partitions),
         partitions_of(value.partitions_pending_revocation),
     )
