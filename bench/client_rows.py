@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -13,7 +14,7 @@ from bench.process_facts import spent_by
 from bench.results import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from bench.plan import Plan
 
@@ -31,8 +32,6 @@ class Peer(Protocol):
 
 class KafkaNode(Peer, Protocol):
     """What the peer tests start: it needs Java and Maven."""
-
-    def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -62,14 +61,15 @@ def clients(plan: Plan) -> Iterator[Row]:
 
 def against_kafka(plan: Plan) -> Iterator[Row]:
     """The same with Apache Kafka beside it. Neither syncs: Kafka leaves that to the kernel by default."""
-    sys.path.insert(0, str(_PEERS))
-    kafka_node: type[KafkaNode] = importlib.import_module("apache_kafka").KafkaProcess
     place = work_dirs.on_disk()
-    with (
-        work_dirs.work_dir(place) as path,
-        kafka_node(path / "kafka", {}) as kafka,
-        tidelog(place, NO_FSYNC) as broker,
-    ):
+    with ExitStack() as stack:
+        path = stack.enter_context(work_dirs.work_dir(place))
+        try:
+            kafka = stack.enter_context(_kafka_node(path / "kafka"))
+        except (ImportError, OSError, RuntimeError) as error:
+            print(f"no comparison with Apache Kafka: {error}", file=sys.stderr)
+            return
+        broker = stack.enter_context(tidelog(place, NO_FSYNC))
         for record_bytes in RECORD_BYTES:
             ours, theirs = _best(plan, broker, record_bytes), _best(plan, kafka, record_bytes)
             for what, mine, other, share in (
@@ -78,6 +78,12 @@ def against_kafka(plan: Plan) -> Iterator[Row]:
             ):
                 note = f"Kafka {share:.0%} CPU"
                 yield Row(f"librdkafka {what} {record_bytes} B", mine, "MB/s", None, other, "Kafka", note)
+
+
+def _kafka_node(data_dir: Path) -> KafkaNode:
+    sys.path.insert(0, str(_PEERS))
+    node: KafkaNode = importlib.import_module("apache_kafka").KafkaProcess(data_dir, {})
+    return node
 
 
 def _best(plan: Plan, peer: Peer, record_bytes: int) -> Streamed:
