@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from consumer_readers import GROUP, HEARTBEAT_MS, ConsumerDriver, Reader, owned_of, settle
+from typing import TYPE_CHECKING
 
+from consumer_readers import GROUP, HEARTBEAT_MS, ConsumerDriver, Reader, owned_of, settle
+from group_driver import subscription
+
+from tidelog.coordinators.groups.config import GroupConfig
 from tidelog.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def changed(driver: ConsumerDriver, **counts: int | None) -> None:
@@ -158,3 +165,52 @@ def test_offsets_of_subscribed_topics_are_kept() -> None:
     changed(driver, **{"orders-us": 1})
     assert groups.subscribed_to(GROUP, "orders-us")
     assert not groups.subscribed_to("no such group", "users")
+
+
+# --- limits ---
+
+
+def test_many_groups_are_told_of_a_topic_in_portions_that_can_be_stored() -> None:
+    driver = ConsumerDriver(GroupConfig(record_bytes_max=2000), t=1)
+    for number in range(50):
+        driver.enter_new("m1", group_id=f"group-{number}")
+    first = len(driver.batches)
+    changed(driver, t=2)
+    driver.advance(0)
+    assert len(driver.batches) > first + 1
+    assert max(driver.batches) <= 2000
+    groups = driver.replayed().groups.values()
+    assert {group.topics["t"].partitions for group in groups} == {2}
+    assert {group.epoch for group in groups} == {2}
+
+
+def test_a_group_that_could_not_be_stored_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    driver = ConsumerDriver(GroupConfig(record_bytes_max=2000), **{"a-1": 1, "b": 1})
+    driver.enter_new("m1", group_id="everything", subscribed_topic_names=[], subscribed_topic_regex="a-.*")
+    driver.enter_new("m2", "b")
+    changed(driver, **{f"a-{number}": 1 for number in range(200)}, b=2)
+    assert "everything" in caplog.text
+    assert driver.group().topics["b"].partitions == 2
+    assert driver.replayed().groups["everything"].topics.keys() == {"a-1"}
+
+
+def test_a_classic_group_that_could_not_be_stored_does_not_come_about() -> None:
+    driver = ConsumerDriver(GroupConfig(initial_rebalance_delay_ms=0, record_bytes_max=4000), t=2)
+    driver.enter_new("new")
+    metadata = subscription("t", *(f"topic-{number}" for number in range(50)))
+    for _ in range(10):
+        _member_id, ticket = driver.enter(GROUP, protocols={"range": metadata})
+        assert driver.joined(ticket).error_code == ErrorCode.NONE
+    driver.beat("new", -1)
+    assert driver.consumer_describe().error_code == ErrorCode.NONE
+    assert max(driver.batches) <= 4000
+
+
+def test_more_members_than_one_batch_can_remove_are_removed_in_turns() -> None:
+    driver = ConsumerDriver(t=1)
+    for number in range(1001):
+        driver.enter_new(f"m{number}", subscribed_topic_names=[])
+    answers = driver.leave(GROUP, *((f"m{number}", None) for number in range(1001))).members
+    assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * 1000 + [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert driver.leave(GROUP, ("m1000", None)).members[0].error_code == ErrorCode.NONE
+    assert driver.group().state == "Empty"

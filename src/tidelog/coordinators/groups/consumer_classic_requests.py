@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 MEMBER_ID_REQUIRED_SINCE = 4
 
+LEAVING_AT_ONCE_MAX = 1000
+"""Their tombstones are one batch, and a batch has a limit. Whoever is beyond it may try again."""
+
 
 class ClassicRequests:
     def __init__(self, table: ConsumerTable, new_id: Callable[[], str]) -> None:
@@ -189,10 +192,11 @@ class ClassicRequests:
         leaving: dict[str, ConsumerMember] = {}
         answers = []
         for identity in named:
-            code = ErrorCode.NONE
+            code = ErrorCode.NONE if len(leaving) < LEAVING_AT_ONCE_MAX else ErrorCode.COORDINATOR_NOT_AVAILABLE
             try:
                 member = _to_remove(group, identity)
-                leaving[member.member_id] = member
+                if not code:
+                    leaving[member.member_id] = member
             except BrokerError as error:
                 code = error.code
             answers.append(

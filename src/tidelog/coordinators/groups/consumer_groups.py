@@ -7,6 +7,8 @@ join to one that has no members: that one is `delete`d, and a classic group begi
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tidelog.coordinators.groups import consumer_describe
@@ -14,10 +16,10 @@ from tidelog.coordinators.groups.consumer_checks import check_member_epoch
 from tidelog.coordinators.groups.consumer_classic_requests import ClassicRequests
 from tidelog.coordinators.groups.consumer_heartbeat import Heartbeats
 from tidelog.coordinators.groups.consumer_member import MemberState
-from tidelog.coordinators.groups.consumer_records import group_tombstones
+from tidelog.coordinators.groups.consumer_records import group_tombstones, stored_bytes
 from tidelog.coordinators.groups.consumer_table import ConsumerTable
 from tidelog.coordinators.groups.consumer_target import topic_names
-from tidelog.coordinators.groups.consumer_timers import DOWNGRADED, JOIN, REVOKE, SESSION, SYNC, session_key
+from tidelog.coordinators.groups.consumer_timers import DOWNGRADED, JOIN, REVOKE, SESSION, SYNC, TOPICS, session_key
 from tidelog.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.consumer_group_describe import DescribedGroup
     from tidelog.wire.messages.list_groups import ListedGroup
 
+logger = logging.getLogger(__name__)
+
 OFFSET_COMMIT_WITH_EPOCH_SINCE = 9
 
 
@@ -42,6 +46,9 @@ class ConsumerGroups:
         self._config = config
         self._classic = classic
         self._table = ConsumerTable(config)
+        self._unaware: deque[str] = deque()
+        """Groups that are still to be told of a change of topics."""
+        self._changed_topics: ClusterTopics | None = None
         requests = ClassicRequests(self._table, new_id)
         self.heartbeat = Heartbeats(self._table, classic, new_id).handle
         self.join = requests.join
@@ -136,16 +143,39 @@ class ConsumerGroups:
         for group in self:
             self._table.arm(group, now_ms, out)
 
-    def on_topics_changed(self, topics: ClusterTopics, now_ms: int, out: Decision) -> None:  # noqa: ARG002 -- as the others
+    def on_topics_changed(self, topics: ClusterTopics, now_ms: int, out: Decision) -> None:
         """Groups that subscribe to what has changed are divided anew when their members next report."""
         patterns = self._table.patterns
         if any(subscription.pattern for group in self for subscription in group.subscriptions):
             patterns.show(topics.names())
         else:
             patterns.forget()
-        for group in self:
-            if group.members:
-                self._table.refresh_topics(group, topics, out)
+        self._changed_topics = topics
+        self._unaware = deque(group_id for group_id, group in self._table.groups.items() if group.members)
+        self._tell_unaware(now_ms, out)
+
+    def _tell_unaware(self, now_ms: int, out: Decision) -> None:
+        """In portions that fit into one batch; a timer that is due at once brings the next portion."""
+        room = self._config.record_bytes_max
+        while self._unaware and self._changed_topics is not None:
+            group = self._table.groups.get(self._unaware[0])
+            records = [] if group is None else self._table.refreshed(group, self._changed_topics)
+            needed = stored_bytes(records)
+            if needed > self._config.record_bytes_max:
+                logger.warning(
+                    "Group %s is not told of new topics: what it subscribes to takes %d bytes to store, more than "
+                    "message.max.bytes",
+                    self._unaware[0],
+                    needed,
+                )
+            elif needed > room:
+                out.arm((TOPICS,), now_ms)
+                return
+            else:
+                room -= needed
+                out.records += records
+            self._unaware.popleft()
+        self._changed_topics = None
 
     def on_timer(self, key: Hashable, now_ms: int, out: Decision) -> bool:
         """Whether the timer was one of ours."""
@@ -155,6 +185,8 @@ class ConsumerGroups:
                 member = None if group is None else group.members.get(member_id)
                 if group is not None and member is not None:
                     self._on_member_timer(kind, group, member, now_ms, out)
+            case (str(kind),) if kind == TOPICS:
+                self._tell_unaware(now_ms, out)
             case (str(kind), str(group_id)) if kind == DOWNGRADED:
                 classic = self._classic.get(group_id)
                 if classic is not None:

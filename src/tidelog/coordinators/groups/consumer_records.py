@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinators.decision import StoredRecord
 from tidelog.coordinators.groups.consumer_member import Partitions, Position, Profile, position_value, profile_value
+from tidelog.wire.codec import to_bytes
 from tidelog.wire.stored.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -22,7 +23,7 @@ from tidelog.wire.stored.consumer_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tidelog.wire.declare import Message
 
@@ -32,6 +33,20 @@ class TopicFacts(NamedTuple):
 
     topic_id: bytes
     partitions: int
+
+
+RECORD_OVERHEAD_BYTES = 32
+"""What a record takes in a batch beside its key and value, generously."""
+
+
+def stored_bytes(records: Iterable[StoredRecord]) -> int:
+    """How long a batch of these will be, and rather too long than too short."""
+    total = 0
+    for record in records:
+        total += RECORD_OVERHEAD_BYTES + len(to_bytes(record.key, record.key_version))
+        if record.value is not None:
+            total += len(to_bytes(record.value, record.value_version))
+    return total
 
 
 def _record(key: Message, value: Message | None) -> StoredRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.coordinators.decision import Decision
 from tidelog.coordinators.groups.consumer_downgrade import common_protocol, downgraded
 from tidelog.coordinators.groups.consumer_group import ConsumerGroup
 from tidelog.coordinators.groups.consumer_member import MemberState, partitions_of, position_from, profile_from
@@ -12,6 +13,7 @@ from tidelog.coordinators.groups.consumer_records import (
     epoch_record,
     group_tombstones,
     member_tombstones,
+    stored_bytes,
     topics_record,
 )
 from tidelog.coordinators.groups.consumer_target import topic_facts, topic_names
@@ -20,7 +22,6 @@ from tidelog.coordinators.groups.consumer_turn import Turn
 from tidelog.coordinators.groups.rebalance import GROUP_VALUE_VERSION
 from tidelog.coordinators.groups.regex import TopicPatterns
 from tidelog.errors import BrokerError, ErrorCode
-from tidelog.wire.codec import to_bytes
 from tidelog.wire.stored.classic_groups import GroupMetadataKey
 from tidelog.wire.stored.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -40,14 +41,11 @@ from tidelog.wire.stored.consumer_groups import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tidelog.coordinators.decision import Decision, StoredRecord
+    from tidelog.coordinators.decision import StoredRecord
     from tidelog.coordinators.groups.config import GroupConfig
     from tidelog.coordinators.groups.consumer_member import ClassicPart, ConsumerMember
     from tidelog.coordinators.groups.topics import ClusterTopics
     from tidelog.wire.declare import Message
-
-RECORD_OVERHEAD_BYTES = 32
-"""What a record takes in a batch beside its key and value, generously."""
 
 
 class ConsumerTable:
@@ -75,8 +73,12 @@ class ConsumerTable:
         gone = {member.member_id for member in leaving}
         if self.becomes_classic(group, gone):
             staying = [member for member in group.members.values() if member.member_id not in gone]
-            self.downgrade(group, staying, now_ms, out)
-            return
+            draft = Decision()
+            self.downgrade(group, staying, now_ms, draft)
+            if stored_bytes(draft.records) <= self.config.record_bytes_max:
+                out.records += draft.records
+                out.timers += draft.timers
+                return
         for member_id in gone:
             out.records += member_tombstones(group.group_id, member_id)
             cancel_all(group.group_id, member_id, out)
@@ -113,12 +115,12 @@ class ConsumerTable:
         names = {name for subscription in subscriptions for name in topic_names(subscription, self.patterns)}
         return {name: facts for name, facts in group.topics.items() if name in names}
 
-    def refresh_topics(self, group: ConsumerGroup, topics: ClusterTopics, out: Decision) -> None:
-        """The cluster's topics have changed: if that concerns the group, its partitions are divided anew."""
+    def refreshed(self, group: ConsumerGroup, topics: ClusterTopics) -> list[StoredRecord]:
+        """What to store if a change of the cluster's topics concerns the group: its partitions are divided anew."""
         facts = topic_facts(group.subscriptions, topics, self.patterns)
-        if facts != group.topics:
-            out.records.append(topics_record(group.group_id, facts))
-            out.records.append(epoch_record(group.group_id, group.epoch + 1))
+        if facts == group.topics:
+            return []
+        return [topics_record(group.group_id, facts), epoch_record(group.group_id, group.epoch + 1)]
 
     def arm(self, group: ConsumerGroup, now_ms: int, out: Decision) -> None:
         """After loading: everybody gets a whole session, and whoever is to let go of something as long as ever."""
@@ -130,11 +132,7 @@ class ConsumerTable:
 
     def check_fits(self, records: Iterable[StoredRecord]) -> None:
         """An append that fails would cost all groups of the shard a reload: what is too large is refused before."""
-        total = 0
-        for record in records:
-            total += RECORD_OVERHEAD_BYTES + len(to_bytes(record.key, record.key_version))
-            if record.value is not None:
-                total += len(to_bytes(record.value, record.value_version))
+        total = stored_bytes(records)
         if total > self.config.record_bytes_max:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
