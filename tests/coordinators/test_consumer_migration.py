@@ -162,7 +162,12 @@ def test_a_partition_that_was_given_twice_is_kept_by_one() -> None:
         ("bidirectional", {"protocols": {PROTOCOL: b""}}, [share([0])], "cannot be read"),
         ("bidirectional", {}, [b"\0"], "cannot be read"),
         ("bidirectional", {}, [b"\0\1\0\0\0\7"], "cannot be read"),
-        ("bidirectional", {}, [share([0], user_data=b"mine")], "data of its own"),
+        (
+            "bidirectional",
+            {"protocols": {"mine": subscription("t")}},
+            [share([0], user_data=b"mine")],
+            "data of its own",
+        ),
         ("upgrade", {}, [share([0]), share([1])], "group.consumer.max.size"),
     ],
 )
@@ -179,6 +184,12 @@ def test_a_group_that_cannot_be_turned_over_stays_as_it_is(
     assert why in (reply.error_message or "")
     assert driver.kinds_since(mark) == []
     assert driver.heartbeat(GROUP, members[0], generation_of(driver)) == ErrorCode.NONE
+
+
+def test_what_known_assignors_send_along_is_not_missed() -> None:
+    driver = ConsumerDriver(t=2)
+    classic_group(driver, [share([0, 1], user_data=b"as librdkafka does")])
+    assert driver.enter_new("new").error_code == ErrorCode.NONE
 
 
 def test_a_group_too_large_to_be_stored_anew_stays_as_it_is() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from tidelog.assign import CLASSIC
 from tidelog.coordinators.groups.consumer_member import (
     ClassicPart,
     MemberState,
@@ -130,8 +131,9 @@ def _assigned(group: ClassicGroup, member: ClassicMember, topic_id_of: Callable[
         assignment = decode(ConsumerProtocolAssignment, member.assignment, version, _VERSION.size)
     except (WireError, struct.error) as error:
         raise _cannot(group, f"the assignment of its member {member.member_id} cannot be read") from error
-    if assignment.user_data:
-        raise _cannot(group, "its assignor sends data of its own, which would be lost: use one of Kafka's assignors")
+    # The known assignors need no more than what is stored anyway, though librdkafka's sticky ones send it along.
+    if assignment.user_data and group.protocol not in CLASSIC:
+        raise _cannot(group, f"its assignor {group.protocol} sends data of its own, which would be lost")
     partitions: Partitions = {}
     for topic in assignment.assigned_partitions:
         topic_id = topic_id_of(topic.topic)
