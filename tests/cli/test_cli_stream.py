@@ -20,6 +20,8 @@ TIDELOG = [sys.executable, "-m", "tidelog"]
 
 
 def start(bootstrap: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    # Where tests run in the background of a shell they ignore Ctrl-C, and programs that they start would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen([*TIDELOG, *arguments, "--bootstrap", bootstrap], **streams)
 
 

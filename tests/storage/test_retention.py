@@ -102,8 +102,8 @@ def test_the_choice_is_always_a_safe_run_from_the_oldest(
     gone = given_facts[: choice.oldest]
     assert all(each.next_offset <= upto for each in gone)
     assert choice.roll_first == (choice.oldest == len(given_facts))
-    left = sum(each.size_bytes for each in given_facts[choice.oldest :])
-    for each in gone:
+    for place, each in enumerate(gone):
+        left = sum(later.size_bytes for later in given_facts[place + 1 :])
         expired = retention_ms >= 0 and 1000 - each.largest_timestamp_ms > retention_ms
         assert expired or each.next_offset <= log_start or left >= retention_bytes >= 0
 
