@@ -1,6 +1,0 @@
-"""The log cleaner: of each key only the newest record is kept, under its own offset.
-
-Choosing is pure (`choosing.py`), and so is what becomes of a batch (`selecting.py`, `rewriting.py`). Reading and rewriting
-closed segments (`cleaning.py`) runs in a process of its own (`worker.py`); the event loop only puts what comes out in
-place (`swap.py`).
-"""
