@@ -136,10 +136,15 @@ def reply_writer(cls: type[Message], version: int) -> Callable[[Message, int], t
     return write
 
 
-def frame_response(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytes:
-    """A whole reply frame around a body that is encoded already."""
+def body_framer(cls: type[Message], version: int) -> Callable[[bytes, int], bytes]:
+    """A function that makes whole reply frames of bodies that are encoded already."""
     tags = b"\x00" if _has_tags(cls, version) else b""
-    return _LENGTH_AND_CORRELATION.pack(4 + len(tags) + len(body), correlation_id) + tags + body
+    overhead = 4 + len(tags)
+
+    def frame(body: bytes, correlation_id: int) -> bytes:
+        return _LENGTH_AND_CORRELATION.pack(overhead + len(body), correlation_id) + tags + body
+
+    return frame
 
 
 def _has_tags(cls: type[Message], version: int) -> bool:
