@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 from storage_cases import Disk
 
 from tidelog.storage.fs import RealFilesystem
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.testing import StartBroker
+
+# Timing never decides a test; and a change is judged by the same examples each time it is submitted.
+settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("house")
 
 FAST_SETTINGS = {
     # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
