@@ -187,6 +187,9 @@ def test_what_is_no_longer_subscribed_is_taken_away_even_before_it_is_divided_an
         ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST, "MemberEpoch"),
         ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR, "uniform, range"),
         ({"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION, "never closed"),
+        ({"member_id": "m" * 8192}, ErrorCode.INVALID_REQUEST, "at most"),
+        ({"group_id": "g" * 8192}, ErrorCode.INVALID_REQUEST, "at most"),
+        ({"instance_id": "i" * 8192}, ErrorCode.INVALID_REQUEST, "at most"),
         ({"member_epoch": 1}, ErrorCode.GROUP_ID_NOT_FOUND, "not found"),
         ({"member_epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND, "not found"),
     ],
@@ -389,6 +392,19 @@ def test_most_members_decide_on_the_assignor() -> None:
     assert driver.consumer_describe().assignor_name == "range", "one wish against none"
     driver.enter_new("m3", "t", "u", server_assignor="uniform")
     assert driver.consumer_describe().assignor_name == "uniform", "of equally many the first configured"
+
+
+@pytest.mark.parametrize(("configured", "used"), [(("range",), "range"), (("my.own.Assignor",), "uniform")])
+def test_the_first_configured_assignor_that_is_known_is_used(configured: tuple[str, ...], used: str) -> None:
+    driver = ConsumerDriver(GroupConfig(consumer_assignors=configured))
+    driver.enter_new("m1")
+    assert driver.consumer_describe().assignor_name == used
+
+
+def test_the_longest_ids_that_are_allowed_can_be_stored() -> None:
+    driver = ConsumerDriver()
+    reply = driver.enter_new("\U0001f3c6" * 8191, group_id="\u6f6e" * 8191, instance_id="\U0001f3c6" * 8191)
+    assert reply.error_code == ErrorCode.NONE
 
 
 def test_range_gives_equal_numbers_of_all_topics() -> None:

@@ -261,6 +261,7 @@ def test_a_classic_join_is_answered_at_once_and_names_no_leader() -> None:
         ({"protocols": {"range": subscription("t")}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": {PROTOCOL: b"?"}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"session_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "m" * 8192}, ErrorCode.INVALID_REQUEST),
         ({"instance_id": "nobody", "member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MEMBER_ID_BY_CLIENT_SINCE = 1
 
+ID_LENGTH_MAX = 0x7FFF // 4
+"""A string in a key has 16 bits for its length in bytes, and a character takes up to four."""
+
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
     epoch = request.member_epoch
@@ -29,6 +32,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     _refuse_blank(request.group_id, "GroupId")
     _refuse_blank(request.instance_id, "InstanceId")
     _refuse_blank(request.rack_id, "RackId")
+    check_ids(request.group_id, request.member_id, request.instance_id)
     if epoch == NOT_JOINED_EPOCH:
         if request.rebalance_timeout_ms == -1:
             raise _invalid("RebalanceTimeoutMs must be provided when joining.")
@@ -48,6 +52,12 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported: use one of {', '.join(assignors)}.",
         )
+
+
+def check_ids(*ids: str | None) -> None:
+    """What is in the keys of records must not be longer than those can hold."""
+    if any(len(one) > ID_LENGTH_MAX for one in ids if one is not None):
+        raise _invalid(f"Ids of groups and members can have {ID_LENGTH_MAX} characters at most.")
 
 
 def _refuse_blank(value: str | None, field: str) -> None:

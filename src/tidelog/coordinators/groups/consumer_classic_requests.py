@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinators.decision import Decision
-from tidelog.coordinators.groups.consumer_checks import check_size, identified_member
+from tidelog.coordinators.groups.consumer_checks import check_ids, check_size, identified_member
 from tidelog.coordinators.groups.consumer_downgrade import assignment_bytes
 from tidelog.coordinators.groups.consumer_member import (
     ClassicPart,
@@ -77,6 +77,7 @@ class ClassicRequests:
         instance_id = request.group_instance_id
         name = caller.client_id if instance_id is None else instance_id
         member_id = request.member_id or f"{name}-{self._new_id()}"
+        check_ids(member_id, instance_id, *(protocol.name for protocol in request.protocols))
         check_size(group, member_id, config.consumer_max_size)
         subscription = self._check_protocols(group, request)
         if not request.member_id and instance_id is None and caller.version >= MEMBER_ID_REQUIRED_SINCE:

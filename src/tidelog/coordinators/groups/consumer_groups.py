@@ -117,7 +117,7 @@ class ConsumerGroups:
         group = self._table.groups.get(group_id)
         if group is None:
             return consumer_describe.not_found(group_id)
-        return consumer_describe.described(group, group.preferred_assignor(self._config.consumer_assignors))
+        return consumer_describe.described(group, group.preferred_assignor(self._table.assignors))
 
     def listed(self) -> list[ListedGroup]:
         return [consumer_describe.listed(group) for group in self._table.groups.values()]

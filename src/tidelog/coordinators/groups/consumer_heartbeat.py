@@ -117,7 +117,7 @@ class Heartbeats:
                 ErrorCode.UNSUPPORTED_VERSION,
                 "group.coordinator.rebalance.protocols does not offer the consumer protocol: use the classic one",
             )
-        check_request(request, caller.version, self._config.consumer_assignors)
+        check_request(request, caller.version, self._table.assignors)
         if request.member_epoch < NOT_JOINED_EPOCH:
             return self._leave(request, now_ms, out)
         if request.member_epoch == NOT_JOINED_EPOCH:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.assign import SERVER_SIDE
 from tidelog.coordinators.decision import Decision
 from tidelog.coordinators.groups.consumer_downgrade import common_protocol, downgraded
 from tidelog.coordinators.groups.consumer_group import ConsumerGroup
@@ -51,13 +52,15 @@ if TYPE_CHECKING:
 class ConsumerTable:
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
+        self.assignors = tuple(name for name in config.consumer_assignors if name in SERVER_SIDE) or tuple(SERVER_SIDE)
+        """The one to use if members do not ask for another comes first."""
         self.groups: dict[str, ConsumerGroup] = {}
         self.patterns = TopicPatterns()
 
     # --- what requests and timers do ---
 
     def turn(self, group: ConsumerGroup, topics: ClusterTopics, now_ms: int, out: Decision) -> Turn:
-        return Turn(group, topics, self.patterns, self.config.consumer_assignors, now_ms, out)
+        return Turn(group, topics, self.patterns, self.assignors, now_ms, out)
 
     def begin_session(self, group_id: str, member_id: str, timeout_ms: int, now_ms: int, out: Decision) -> None:
         """Sets the timer of a member that is new; those that are known only move their deadline."""
@@ -89,6 +92,8 @@ class ConsumerTable:
 
     def becomes_classic(self, group: ConsumerGroup, gone: Collection[str], joining: ClassicPart | None = None) -> bool:
         """Whether only classic members would be left, and may go on as a classic group."""
+        if not group.classic_members and joining is None:
+            return False
         if self.config.consumer_migration_policy not in {"bidirectional", "downgrade"}:
             return False
         staying = [member.profile.classic for member_id, member in group.members.items() if member_id not in gone]
