@@ -380,6 +380,18 @@ def test_when_the_last_member_of_the_newer_protocol_goes_the_group_is_classic_ag
     assert driver.state(GROUP) == "Stable"
 
 
+def test_a_member_that_leaves_right_after_the_change_begins_the_round_itself() -> None:
+    driver, new, old = mixed()
+    other = ClassicReader(driver)
+    settle([new, old, other])
+    new.leave()
+    other.leave()
+    driver.advance(1)
+    for _ in range(2):
+        old.beat()
+    assert old.reading == {("t", number) for number in range(4)}
+
+
 def test_what_was_divided_survives_a_restart_right_after_the_change() -> None:
     driver, new, old = mixed()
     new.leave()

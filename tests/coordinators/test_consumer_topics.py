@@ -81,6 +81,16 @@ def test_a_change_that_was_not_told_is_noticed_with_the_next_one() -> None:
     assert driver.group().topics["t"].partitions == 3
 
 
+def test_a_change_while_the_groups_were_loaded_is_noticed_with_the_first_heartbeat() -> None:
+    driver = ConsumerDriver(t=2)
+    driver.enter_new("m1")
+    driver.topics.counts["t"] = 3
+    driver.reload()
+    assert driver.beat("m1", 1).member_epoch == 1
+    driver.advance(HEARTBEAT_MS)
+    assert len(owned_of(driver.beat("m1", 1), driver)) == 3
+
+
 # --- patterns ---
 
 
@@ -144,13 +154,13 @@ def test_after_a_restart_patterns_match_what_they_matched() -> None:
     assert set(driver.group().topics) == {"orders-eu"}
 
 
-def test_a_session_that_ends_right_after_a_restart_leaves_the_topics_alone() -> None:
+def test_a_member_that_goes_right_after_a_restart_leaves_the_topics_alone() -> None:
     driver = ConsumerDriver(None, **{"orders-eu": 1, "users": 1})
     driver.enter_new("m1", subscribed_topic_names=[], subscribed_topic_regex="orders-.*")
     driver.advance(HEARTBEAT_MS)
     driver.enter_new("m2", subscribed_topic_names=[], subscribed_topic_regex="users")
     driver.reload()
-    driver.beat("m2", -1)
+    driver.leave(GROUP, ("m2", None))
     assert set(driver.group().topics) == {"orders-eu", "users"}, "what patterns match is not known yet"
     changed(driver)
     assert set(driver.group().topics) == {"orders-eu"}

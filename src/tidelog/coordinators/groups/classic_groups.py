@@ -345,7 +345,7 @@ class ClassicGroups:
         # The limit was lowered, and not everybody will get in again; or the group was one of the newer protocol, and
         # what those had who spoke it is nobody's.
         if len(group.members) > self._config.max_size or (group.members and group.leader is None):
-            self._rounds.prepare(group, now_ms, out)
+            self._rounds.go_on(group, now_ms, out)
 
     def dissolve(self, group: ClassicGroup, out: Decision) -> None:
         """Ends the group as a classic one; its tombstone goes before the records of what it becomes."""

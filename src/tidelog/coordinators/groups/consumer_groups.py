@@ -25,14 +25,15 @@ from tidelog.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from tidelog.coordinators.decision import Decision
+    from tidelog.coordinators.decision import Decision, Ticket
     from tidelog.coordinators.groups.classic_groups import ClassicGroups
     from tidelog.coordinators.groups.config import GroupConfig
     from tidelog.coordinators.groups.consumer_group import ConsumerGroup
     from tidelog.coordinators.groups.consumer_member import ConsumerMember
-    from tidelog.coordinators.groups.topics import ClusterTopics
+    from tidelog.coordinators.groups.topics import Caller, ClusterTopics
     from tidelog.wire.declare import Message
     from tidelog.wire.messages.consumer_group_describe import DescribedGroup
+    from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from tidelog.wire.messages.list_groups import ListedGroup
 
 logger = logging.getLogger(__name__)
@@ -49,8 +50,10 @@ class ConsumerGroups:
         self._unaware: deque[str] = deque()
         """Groups that are still to be told of a change of topics."""
         self._changed_topics: ClusterTopics | None = None
+        self._up_to_date = True
+        """Whether topics that changed while the groups were loaded have been looked at."""
         requests = ClassicRequests(self._table, new_id)
-        self.heartbeat = Heartbeats(self._table, classic, new_id).handle
+        self._heartbeat = Heartbeats(self._table, classic, new_id).handle
         self.join = requests.join
         self.sync = requests.sync
         self.classic_heartbeat = requests.heartbeat
@@ -64,6 +67,14 @@ class ConsumerGroups:
 
     def get(self, group_id: str) -> ConsumerGroup | None:
         return self._table.groups.get(group_id)
+
+    def heartbeat(
+        self, ticket: Ticket, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int, out: Decision
+    ) -> None:
+        if not self._up_to_date:
+            self._look_at_topics(caller.topics)
+            out.arm((TOPICS,), now_ms)
+        self._heartbeat(ticket, request, caller, now_ms, out)
 
     # --- offsets ---
 
@@ -142,9 +153,14 @@ class ConsumerGroups:
     def on_loaded(self, now_ms: int, out: Decision) -> None:
         for group in self:
             self._table.arm(group, now_ms, out)
+        self._up_to_date = not self._table.groups
 
     def on_topics_changed(self, topics: ClusterTopics, now_ms: int, out: Decision) -> None:
         """Groups that subscribe to what has changed are divided anew when their members next report."""
+        self._look_at_topics(topics)
+        self._tell_unaware(now_ms, out)
+
+    def _look_at_topics(self, topics: ClusterTopics) -> None:
         patterns = self._table.patterns
         if any(subscription.pattern for group in self for subscription in group.subscriptions):
             patterns.show(topics.names())
@@ -152,7 +168,7 @@ class ConsumerGroups:
             patterns.forget()
         self._changed_topics = topics
         self._unaware = deque(group_id for group_id, group in self._table.groups.items() if group.members)
-        self._tell_unaware(now_ms, out)
+        self._up_to_date = True
 
     def _tell_unaware(self, now_ms: int, out: Decision) -> None:
         """In portions that fit into one batch; a timer that is due at once brings the next portion."""
