@@ -14,7 +14,7 @@ from tidelog.storage.data_dir import Meta, parse_directory
 from tidelog.storage.errors import StoreError
 from tidelog.storage.store import LogStore
 from tidelog.testing.forgetful_fs import Forget, ForgetfulFilesystem
-from tidelog.types import TopicPartition
+from tidelog.types import TopicId, TopicPartition
 
 CONFIG = TopicConfig()
 
@@ -186,6 +186,29 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later(disk: Disk) -> 
     assert store.run_maintenance(NOW_MS + 1000) == 1
     assert doomed not in names(disk, disk.root)
     assert part.slice.read(), "who was reading may finish"
+
+
+@pytest.mark.parametrize("forget", [Forget.NOTHING, Forget.EVERYTHING])
+def test_a_partition_made_anew_does_not_inherit_what_is_known_of_the_old_one(forget: Forget) -> None:
+    fs = ForgetfulFilesystem()
+    disk = Disk(fs, "/data")
+    store = disk.open_store()
+    log = store.create(TP, TOPIC_ID, TopicConfig())
+    for _ in range(5):
+        append_values(log, b"old")
+    log.flush()
+    log.advance_log_start(4)
+    late = store.prepare_checkpoints({TP: 5})
+    store.write_checkpoints({TP: 5})
+    store.delete(TP)
+    again = store.create(TP, TopicId(bytes(16)), TopicConfig())
+    late.write()
+    append_values(again, b"new")
+    again.flush()
+    fs.crash(forget)
+    found = disk.open_store()
+    assert read_values(found.logs[TP]) == [b"new"]
+    assert not found.high_watermarks
 
 
 def test_even_the_longest_name_can_be_deleted(disk: Disk) -> None:

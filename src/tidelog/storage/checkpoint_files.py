@@ -76,6 +76,14 @@ class CheckpointFiles:
             if points.get(topic_partition, 0) > offset:
                 self._replace(RECOVERY_POINTS, {**points, topic_partition: offset})
 
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Before a partition is made: what was written down of another one with its name does not hold for it."""
+        with self._lock:
+            self.version += 1
+            for name, values in list(self._on_disk.items()):
+                if values and topic_partition in values:
+                    self._replace(name, {each: values[each] for each in values if each != topic_partition})
+
     def write_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
         with self._lock:
             self.version += 1

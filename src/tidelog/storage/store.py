@@ -143,6 +143,10 @@ class LogStore:
             )
         data_dir = min(self._data_dirs, key=lambda each: each.partitions)
         log = Log(self._room, data_dir, topic_partition, config, Content(topic_id=topic_id))
+        try:
+            data_dir.checkpoints.forget(topic_partition)
+        except OSError as error:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {topic_partition}: {error}") from error
         log.create_directory()
         data_dir.partitions += 1
         self._homes[topic_partition] = data_dir
