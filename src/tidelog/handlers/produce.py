@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.handler import CLOSE, NO_REPLY, Answer, Context, Handler, Silence, Waiting
 from tidelog.records.compression import InflatedTooLarge
-from tidelog.records.header import peek
+from tidelog.records.header import TRANSACTIONAL_BIT, peek
 from tidelog.records.validate import InvalidRecord, check_produced, deep_check, needs_deep_check
 from tidelog.replication.waiting import ProduceWait, nobody
 from tidelog.wire.messages.produce import (
@@ -106,7 +106,7 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
     config = partition.log.config
     batch = records if isinstance(records, memoryview) else _NO_BATCH
     header = check_produced(batch, config, now_ms, zstd_allowed=ctx.version >= _ZSTD_SINCE)
-    if header.transactional:
+    if header.attributes & TRANSACTIONAL_BIT:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
     part.partition, part.batch, part.header = partition, batch, header
     if needs_deep_check(header, config):

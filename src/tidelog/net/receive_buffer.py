@@ -132,7 +132,8 @@ class ReceiveBuffer:
         self._start = stop
         self._first = False
         if length > LARGE_FRAME_BYTES:
-            self._note_large(length)
+            if stop - start != self._expected or not self._large_seen:
+                self._note_large(length)
         elif self._large_seen:
             self._expected = SCRATCH_BYTES
         return memory[start + LENGTH_BYTES : stop]

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 def is_full(segment: Segment, config: TopicConfig, incoming_bytes: int, last_offset: int) -> bool:
     """Whether a batch must not go into `segment` any more."""
-    if not segment.size:
-        return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+    if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    size = segment.size
+    if not size:
+        return False
+    size += incoming_bytes
     index_bytes_max = config.segment_index_bytes
     return (
-        incoming_bytes > room_bytes(segment, config)
-        or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        size > config.segment_bytes
+        or size > SEGMENT_BYTES_MAX
         or (len(segment.index) + 1) * offset_index.ENTRY_SIZE > index_bytes_max
         or (len(segment.times) + 1) * time_index.ENTRY_SIZE > index_bytes_max
     )
@@ -39,9 +43,12 @@ def is_aged_by(segment: Segment, config: TopicConfig, max_timestamp: int, now_ms
     """Whether the records that arrive are too far from the segment's first one."""
     if not segment.size:
         return False
-    first = segment.rolling_timestamp()
+    first = segment.first_timestamp
+    if first is None:
+        first = segment.rolling_timestamp()
     age_ms = max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - segment.created_ms
-    return age_ms > age_limit_ms(segment, config, salt)
+    # The jitter takes at most segment.jitter.ms: most are far from any limit.
+    return age_ms > config.segment_ms - config.segment_jitter_ms and age_ms > age_limit_ms(segment, config, salt)
 
 
 def is_aged(segment: Segment, config: TopicConfig, now_ms: int, salt: object) -> bool:

@@ -10,18 +10,24 @@ ARRAY_ELEMENTS_MAX = 1_000_000
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
     """Unsigned LEB128 of at most 32 bits, as flexible versions use it (records use zig-zag instead)."""
-    value = shift = 0
-    while True:
-        byte = buffer[position]
+    first = buffer[position]
+    if first < 0x80:
+        return first, position + 1
+    second = buffer[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
+    third = buffer[position + 2]
+    if third < 0x80:
+        return first & 0x7F | (second & 0x7F) << 7 | third << 14, position + 3
+    value = first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14
+    for shift in (21, 28):
         position += 1
+        byte = buffer[position + 2]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value > 0xFFFFFFFF:
                 break
-            return value, position
-        shift += 7
-        if shift > 28:
-            break
+            return value, position + 3
     raise DecodeError("a variable-length integer is longer than 32 bits")
 
 
