@@ -198,6 +198,7 @@ def test_a_partition_made_anew_does_not_inherit_what_is_known_of_the_old_one(for
         append_values(log, b"old")
     log.flush()
     log.advance_log_start(4)
+    log.clean_offset = 4
     late = store.prepare_checkpoints({TP: 5})
     store.write_checkpoints({TP: 5})
     store.delete(TP)
@@ -208,6 +209,7 @@ def test_a_partition_made_anew_does_not_inherit_what_is_known_of_the_old_one(for
     fs.crash(forget)
     found = disk.open_store()
     assert read_values(found.logs[TP]) == [b"new"]
+    assert found.logs[TP].clean_offset == 0
     assert not found.high_watermarks
 
 

@@ -1,4 +1,5 @@
-"""The checkpoints of one data directory: recovery points, log start offsets, high watermarks, the clean-stop marker.
+"""The checkpoints of one data directory: recovery points, log start offsets, high watermarks, how far logs are
+compacted, the clean-stop marker.
 
 Every file is replaced as a whole and durably. The event loop writes them when a log is cut or its start moves, and a
 thread every minute, so there is a lock, and a periodic writer that comes too late gives way: a recovery point that was
@@ -12,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidelog.storage.checkpoints import (
+    CLEAN_OFFSETS,
     CLEAN_SHUTDOWN,
     CLEAN_SHUTDOWN_CONTENT,
     HIGH_WATERMARKS,
@@ -44,7 +46,7 @@ class CheckpointFiles:
         """Rises with every change that periodic writers did not know of."""
 
     def load(self) -> None:
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEAN_OFFSETS):
             self._on_disk[name] = self._load(name)
 
     @property
@@ -59,6 +61,10 @@ class CheckpointFiles:
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         return self._on_disk.get(HIGH_WATERMARKS) or {}
 
+    @property
+    def clean_offsets(self) -> Mapping[TopicPartition, int]:
+        return self._on_disk.get(CLEAN_OFFSETS) or {}
+
     def write(self, version: int, offsets: Mapping[str, dict[TopicPartition, int]]) -> bool:
         """Write the files named, as far as they changed. False if `version` is not the present one any more."""
         with self._lock:
@@ -69,12 +75,13 @@ class CheckpointFiles:
             return True
 
     def lower_recovery_point(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Before a cut at `offset`: what is written in place of the lost part is not yet durable."""
+        """Before a cut at `offset`: what is written in place of the lost part is neither durable nor compacted yet."""
         with self._lock:
             self.version += 1
-            points = self._on_disk.get(RECOVERY_POINTS) or {}
-            if points.get(topic_partition, 0) > offset:
-                self._replace(RECOVERY_POINTS, {**points, topic_partition: offset})
+            for name in (RECOVERY_POINTS, CLEAN_OFFSETS):
+                points = self._on_disk.get(name) or {}
+                if points.get(topic_partition, 0) > offset:
+                    self._replace(name, {**points, topic_partition: offset})
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Before a partition is made: what was written down of another one with its name does not hold for it."""

@@ -25,10 +25,14 @@ class Doomed:
     def __len__(self) -> int:
         return len(self._due)
 
-    def doom(self, segment: Segment, remove_at_ms: int) -> None:
-        """Take the segment's names away. A reader that holds the log file open can still finish."""
+    def doom(self, segment: Segment, remove_at_ms: int, *, keep_snapshot: bool = False) -> None:
+        """Take the segment's names away. A reader that holds the log file open can still finish.
+
+        The producers' snapshot goes too, unless the segment's records, or what compaction left of them, stay.
+        """
         segment.discard()
-        for suffix in (LOG_SUFFIX, ".index", ".timeindex", SNAPSHOT_SUFFIX):
+        snapshot = () if keep_snapshot else (SNAPSHOT_SUFFIX,)
+        for suffix in (LOG_SUFFIX, ".index", ".timeindex", *snapshot):
             path = segment.stem + suffix
             try:
                 self._fs.rename(path, path + DELETED_SUFFIX)

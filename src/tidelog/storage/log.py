@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.header import BatchHeader, patch, stamp_append_time
 from tidelog.storage import following, retention, rolling, timestamps, truncation
+from tidelog.storage.compaction import swap
 from tidelog.storage.doomed import Doomed
 from tidelog.storage.flush import Durability, FlushTicket
 from tidelog.storage.health import Health
@@ -24,10 +25,12 @@ from tidelog.storage.walk import RELATIVE_OFFSET_MAX, Damage
 from tidelog.types import LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidelog.clock import Clock
     from tidelog.config.topic import TopicConfig
+    from tidelog.storage.compaction.job import Cleaned
+    from tidelog.storage.compaction.ticket import CleaningTicket
     from tidelog.storage.content import Content
     from tidelog.storage.data_dir import DataDir
     from tidelog.storage.epochs import EpochEnd
@@ -69,6 +72,8 @@ class Room(NamedTuple):
 class Log:
     __slots__ = (
         "_health",
+        "clean_offset",
+        "cleaning",
         "config",
         "directory",
         "doomed",
@@ -101,6 +106,10 @@ class Log:
         self.log_end_offset = content.log_end_offset
         self.durability = Durability(room.fs, self.directory, parent, content.flushed_offset)
         self.doomed = Doomed(room.fs)
+        self.clean_offset = 0
+        """Compaction has looked at everything below. The store knows it from a checkpoint."""
+        self.cleaning: CleaningTicket | None = None
+        """Of the cleaning that is under way and still welcome."""
         self._health = Health(str(topic_partition))
 
     def create_directory(self) -> None:
@@ -365,14 +374,29 @@ class Log:
         self._health.check()
         if offset >= self.log_end_offset:
             return
+        self.cleaning = None
         with self._health.during("truncate", fatal=True):
             truncation.truncate_to(self, offset, self.room.clock.now_ms())
+        self.clean_offset = min(self.clean_offset, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log; the next record will have `offset`."""
         self._health.check()
+        self.cleaning = None
         with self._health.during("truncate", fatal=True):
             truncation.truncate_fully_and_start_at(self, offset, self.room.clock.now_ms())
+        self.clean_offset = offset
+
+    def put_cleaned(self, ticket: CleaningTicket, base_offsets: Sequence[int], cleaned: Cleaned) -> bool:
+        """Put a cleaned segment in the place of those it was made of. False if they are not what they were."""
+        self._health.check()
+        sources = ticket.sources(self, base_offsets) if self.cleaning is ticket else None
+        if sources is None:
+            return False
+        with self._health.during("replace segments by a cleaned one", fatal=True):
+            swap.replace(self, sources, cleaned)
+        ticket.replaced(base_offsets)
+        return True
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget idempotent producers that were silent for `producer.id.expiration.ms`."""
@@ -417,5 +441,6 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of all files as they are: the log is closed or deleted."""
+        self.cleaning = None
         self.segments.discard()
         self._health.close()

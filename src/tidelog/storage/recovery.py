@@ -22,6 +22,7 @@ from tidelog.storage.checkpoints import (
     parse_epochs,
     parse_partition_metadata,
 )
+from tidelog.storage.compaction.swap import finish_interrupted
 from tidelog.storage.content import Content, Listing, list_content
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.fs import Filesystem, read_file, remove_if_there, replace_file
@@ -68,7 +69,10 @@ class Recovery:
         self._epochs = Epochs()
 
     def run(self) -> Content:
-        listing = list_content(self._fs.scan(self._directory))
+        entries = self._fs.scan(self._directory)
+        if finish_interrupted(self._fs, self._directory, entries):
+            entries = self._fs.scan(self._directory)
+        listing = list_content(entries)
         for name in listing.leftovers:
             remove_if_there(self._fs, f"{self._directory}/{name}")
         topic_id = self._topic_id(listing)

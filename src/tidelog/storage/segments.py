@@ -12,7 +12,7 @@ from tidelog.storage.content import stem_of
 from tidelog.storage.segment import LogSlice, Segment, SegmentFiles, remove_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tidelog.storage.fs import Filesystem
     from tidelog.storage.index_memory import IndexMemory
@@ -120,6 +120,15 @@ class Segments:
         if self._list:
             self._set_active()
         return gone
+
+    def replace(self, gone: Sequence[Segment], found: SegmentFiles) -> None:
+        """Put one segment, whose files are there, in the place of some that follow each other."""
+        at = self._list.index(gone[0])
+        assert self._list[at : at + len(gone)] == list(gone), "these do not follow each other"
+        assert self.active not in gone, "the active segment stays"
+        self._list[at : at + len(gone)] = [self._make(found)]
+        self._bases[at : at + len(gone)] = [found.base_offset]
+        self._set_active()
 
     def discard(self) -> None:
         for each in self._list:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
-from tidelog.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from tidelog.storage.checkpoints import CLEAN_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from tidelog.storage.content import Content
 from tidelog.storage.data_dir import DataDir, Meta
 from tidelog.storage.errors import StoreError
@@ -126,9 +126,9 @@ class LogStore:
             if opened.content is None:
                 self._set_aside.add(topic_partition)
             else:
-                self.logs[topic_partition] = Log(
-                    self._room, opened.data_dir, topic_partition, opened.config, opened.content
-                )
+                log = Log(self._room, opened.data_dir, topic_partition, opened.config, opened.content)
+                log.clean_offset = opened.data_dir.checkpoints.clean_offsets.get(topic_partition, 0)
+                self.logs[topic_partition] = log
 
     # -- partitions ---------------------------------------------------------------------------------------------
 
@@ -198,16 +198,20 @@ class LogStore:
             old = data_dir.checkpoints
             recovery_points = {each: old.recovery_points[each] for each in self._left_alone(old.recovery_points)}
             log_starts = {each: old.log_start_offsets[each] for each in self._left_alone(old.log_start_offsets)}
+            clean_offsets = {each: old.clean_offsets[each] for each in self._left_alone(old.clean_offsets)}
             for each, log in here.items():
                 if log.failure is not None:
                     continue  # what was written down of it before is all that is known
                 recovery_points[each] = log.flushed_offset
+                if log.clean_offset:
+                    clean_offsets[each] = log.clean_offset
                 if log.log_start_offset:
                     # Also where the first segment's name says the same: a crash can bring removed segments back.
                     log_starts[each] = log.log_start_offset
             offsets = {
                 RECOVERY_POINTS: recovery_points,
                 LOG_START_OFFSETS: log_starts,
+                CLEAN_OFFSETS: clean_offsets,
                 HIGH_WATERMARKS: {each: offset for each, offset in watermarks.items() if each in here},
             }
             work.append((data_dir, old.version, offsets))

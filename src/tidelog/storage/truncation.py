@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:
-    """Cut before the batch that holds `offset`. If only deleted records are left then, the log starts over."""
+    """Cut before the batch that holds `offset`. If no records are left then, or deleted ones, the log starts over."""
     _log.info("%s: cutting from %d to %d", log.topic_partition, log.log_end_offset, offset)
     if offset <= log.log_start_offset:
         _start_over(log, offset, now_ms)
@@ -42,6 +42,18 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     log.snapshots.remove_after(end_offset)
     log.room.fs.sync_dir(log.directory)
     log.producers = producers_at(end_offset, log.segments, log.snapshots, now_ms)
+    if not log.segments.size_bytes:
+        _start_over(log, end_offset, now_ms)
+    elif _ends_in_a_gap(log):
+        # No batch tells where the log ends now, so a segment's name does: else a restart would find a shorter log,
+        # report a loss that was none, and give offsets away again.
+        log.roll(now_ms)
+
+
+def _ends_in_a_gap(log: Log) -> bool:
+    """Whether compaction took what lay before the log end."""
+    active, end_offset = log.segments.active, log.log_end_offset
+    return active.base_offset < end_offset and active.find(end_offset - 1) is None
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> None:
