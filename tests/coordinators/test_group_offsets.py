@@ -118,10 +118,10 @@ class TestCommit:
 
     def test_each_partition_is_refused_for_itself(self) -> None:
         driver = GroupDriver(GroupConfig(offset_metadata_max_bytes=3))
-        response = driver.commit("g", {("t", 0): 1, ("nowhere", 0): 1, ("t", -1): 1})
+        response = driver.commit("g", {("t", 0): 1, ("nowhere", 0): 1, ("t", -1): 1, ("t", 4): 1})
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [topic.name for topic in response.topics] == ["t", "nowhere"]
-        assert codes(response) == [0, unknown, unknown]
+        assert codes(response) == [0, unknown, unknown, unknown]
         assert codes(driver.commit("g", {("t", 0): 2}, metadata="1234")) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
         assert codes(driver.commit("g", {("t", 1): 2}, metadata="123")) == [0]
         assert codes(driver.commit("g", {("t", 2): 2}, metadata=None)) == [0]
@@ -130,7 +130,7 @@ class TestCommit:
         assert notes == ["", "123", ""]
 
     def test_what_would_not_fit_into_one_batch_is_refused(self) -> None:
-        driver = GroupDriver(GroupConfig(record_bytes_max=10_000))
+        driver = GroupDriver(GroupConfig(record_bytes_max=10_000), t=1000)
         many = {("t", partition): 1 for partition in range(1000)}
         assert set(codes(driver.commit("g", many))) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
         assert driver.log == []

@@ -149,7 +149,7 @@ class TestDelete:
         assert driver.delete("g") == ErrorCode.NON_EMPTY_GROUP
 
     def test_what_does_not_fit_into_one_batch_is_deleted_in_several(self) -> None:
-        driver = GroupDriver(GroupConfig(record_bytes_max=2000))
+        driver = GroupDriver(GroupConfig(record_bytes_max=2000), t=100)
         for start in range(0, 100, 20):
             driver.commit("g", {("t", partition): 1 for partition in range(start, start + 20)})
         ticket = driver.ask(DeleteGroupsRequest(groups_names=["g"]), 2)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 
 from tidelog.coordinators.coordinator import Coordinator
 from tidelog.coordinators.decision import Decision
@@ -36,6 +37,8 @@ class Tally:
             self._add(decision)
         if request.group_id == "ring":
             decision.arm("bell", now_ms + 10)
+        if request.group_id == "ring at once":
+            decision.arm("bell", now_ms)
         if request.group_id != "never":
             decision.reply(ticket, HeartbeatResponse(error_code=self.total + len(decision.records)))
         return decision
@@ -140,7 +143,7 @@ class Stage:
         return replies
 
 
-def on_stage(story: Callable[[Stage], Awaitable[None]]) -> None:
+def on_stage(story: Callable[[Stage], Awaitable[None]], run: Callable[..., object] = asyncio.run) -> None:
     async def main() -> None:
         stage = Stage()
         try:
@@ -148,7 +151,7 @@ def on_stage(story: Callable[[Stage], Awaitable[None]]) -> None:
         finally:
             stage.coordinator.close()
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_reply_waits_until_its_record_is_safe() -> None:
@@ -249,6 +252,19 @@ def test_a_timer_rings_once_at_its_time() -> None:
         assert stage.ask("read") == [1]
 
     on_stage(story)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_decisions_may_come_before_a_timer_that_is_due_at_once(run: Callable[..., object]) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.ask("ring at once")
+        stage.ask("read")
+        await until(lambda: len(stage.log.records) == 1)
+        stage.log.make_safe()
+        assert stage.ask("read") == [1]
+
+    on_stage(story, run)
 
 
 def test_an_abandoned_request_is_forgotten_by_both() -> None:

@@ -90,7 +90,9 @@ class ShardRuntime(Generic[S]):
         self._timers: dict[Hashable, int] = {}
         self._due: list[tuple[int, int, Hashable]] = []
         self._timer_order = count()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.Handle | None = None
+        self._alarm_at_s = 0.0
+        """By the loop's clock. The handle need not know: uvloop gives a plain one for what is due at once."""
         self._loading = self._loop.create_task(self._load(), name=f"load {name}")
 
     @property
@@ -196,12 +198,13 @@ class ShardRuntime(Generic[S]):
             self._disarm()
             return
         delay_s = max(self._due[0][0] - self._clock.now_ms(), 0) / 1000
-        when = self._loop.time() + delay_s
+        when_s = self._loop.time() + delay_s
         if self._alarm is not None:
-            if self._alarm.when() <= when + 0.001:
+            if self._alarm_at_s <= when_s + 0.001:
                 return
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(when, self._ring)
+        self._alarm = self._loop.call_at(when_s, self._ring)
+        self._alarm_at_s = when_s
 
     def _ring(self) -> None:
         self._alarm = None

@@ -69,8 +69,9 @@ def commit(
     topics = []
     for topic, name in zip(request.topics, names, strict=True):
         answers = []
+        count = (caller.topics.partitions(name) or 0) if isinstance(name, str) else 0
         for partition in topic.partitions:
-            answer = code or (name if isinstance(name, ErrorCode) else _check_partition(partition, config))
+            answer = code or (name if isinstance(name, ErrorCode) else _check_partition(partition, count, config))
             if not answer and isinstance(name, str):
                 _store(request.group_id, name, partition, expire_ms, now_ms, out)
             answers.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=answer))
@@ -87,8 +88,8 @@ def _commit_topic(topic: OffsetCommitRequestTopic, caller: Caller) -> str | Erro
     return topic.name
 
 
-def _check_partition(partition: OffsetCommitRequestPartition, config: GroupConfig) -> ErrorCode:
-    if partition.partition_index < 0:
+def _check_partition(partition: OffsetCommitRequestPartition, count: int, config: GroupConfig) -> ErrorCode:
+    if not 0 <= partition.partition_index < count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(partition.committed_metadata or "") > config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
