@@ -383,7 +383,13 @@ def test_when_the_last_member_of_the_newer_protocol_goes_the_group_is_classic_ag
 def test_a_member_that_leaves_right_after_the_change_begins_the_round_itself() -> None:
     driver, new, old = mixed()
     other = ClassicReader(driver)
-    settle([new, old, other])
+    everyone: list[Reader | ClassicReader] = [new, old, other]
+    for _ in range(10):
+        for reader in everyone:
+            reader.beat()
+            reader.obey()
+        driver.advance(HEARTBEAT_MS)
+    assert len(other.reading) == 1
     new.leave()
     other.leave()
     driver.advance(1)
