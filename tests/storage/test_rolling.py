@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from storage_cases import NOW_MS, batch_of
 
 from tidelog.config.topic import TopicConfig
@@ -75,3 +77,49 @@ def test_jitter_spreads_partitions_and_stays_the_same() -> None:
     assert len(limits) > 30
     assert limits == {rolling.age_limit_ms(segment, config, TopicPartition("t", at)) for at in range(50)}
     assert rolling.age_limit_ms(segment, TopicConfig(segment_ms=1000), TP) == 1000
+
+
+SMALL_CONFIGS = st.builds(
+    TopicConfig,
+    segment_bytes=st.integers(200, 4000),
+    segment_index_bytes=st.integers(12, 120),
+    index_interval_bytes=st.integers(0, 200),
+    segment_ms=st.integers(1, 1000),
+    segment_jitter_ms=st.integers(0, 1200),
+)
+BATCHES = st.lists(st.tuples(st.integers(61, 400), st.integers(-1, 2000), st.integers(1, 5)), min_size=1, max_size=30)
+
+
+@given(SMALL_CONFIGS, BATCHES, st.integers(0, 29))
+def test_what_is_easy_would_also_pass_the_closer_look(
+    config: TopicConfig, batches: list[tuple[int, int, int]], look_at: int
+) -> None:
+    """The bounds are taken once, somewhere on the way, and hold for all that comes."""
+    segment = segment_of(0)
+    easy, next_offset = None, 0
+    for at, (size, timestamp, records) in enumerate(batches):
+        last_offset = next_offset + records - 1
+        if segment.size and at >= look_at % len(batches):
+            easy = easy or rolling.easy(segment, config)
+            within = segment.size + size <= easy.size and last_offset <= easy.last_offset
+            if within and 0 <= timestamp <= easy.max_timestamp:
+                assert not rolling.is_full(segment, config, size, last_offset)
+                assert not rolling.is_aged_by(segment, config, timestamp, NOW_MS, TP)
+        segment.note(segment.write(bytes(size), size), size, last_offset, timestamp, config.index_interval_bytes)
+        next_offset = last_offset + 1
+
+
+def test_ordinary_batches_are_easy() -> None:
+    segment = segment_of(3)
+    easy = rolling.easy(segment, TopicConfig())
+    assert easy.size == TopicConfig().segment_bytes
+    assert easy.last_offset > 2**30
+    assert easy.max_timestamp == NOW_MS + TopicConfig().segment_ms
+    assert rolling.easy(segment_of(3, timestamp=-1), TopicConfig()).max_timestamp == -1
+
+
+def test_a_cut_segment_is_looked_at_again() -> None:
+    segment = segment_of(3)
+    segment.easy = rolling.easy(segment, TopicConfig())
+    segment.truncate(0, 0)
+    assert segment.easy is None

@@ -242,7 +242,10 @@ class Connection:
     def _end_turn(self) -> None:
         """Sends the replies that are ready, and closes if that was all there was to do."""
         if self._outbound.unsent_bytes:
-            self._send()
+            if self._writing:
+                self._send()
+            else:
+                self._flush()
         if self._held & _FINISHING:
             self._finish_if_done()
 

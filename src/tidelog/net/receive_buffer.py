@@ -116,8 +116,10 @@ class ReceiveBuffer:
         if rest < LENGTH_BYTES:
             if rest:
                 self._wanted = LENGTH_BYTES
+            elif self._own is None:
+                self._start = self._end = 0
             else:
-                self._rewind()
+                self._rewind(self._own)
             return None
         memory = self._memory
         length: int = _unpack_length(memory, start)[0]
@@ -185,11 +187,8 @@ class ReceiveBuffer:
         self._expected = min(size, RETAINED_BYTES_MAX)
         self._largest = max(self._largest, self._expected)
 
-    def _rewind(self) -> None:
+    def _rewind(self, own: memoryview) -> None:
         self._start = self._end = 0
-        own = self._own
-        if own is None:
-            return
         if self._large_seen and self._expected <= len(own) <= RETAINED_BYTES_MAX:
             return
         self._own = None

@@ -121,7 +121,7 @@ class Partition:
                 self._commit.request(self)
             else:
                 self._advance(log.log_end_offset, self._appended_bytes)
-                if log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
+                if log.unflushed_messages >= log.config.flush_messages:
                     self._commit.request(self)
         return appended
 

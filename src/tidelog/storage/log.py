@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 _LOG_APPEND_TIME = "LogAppendTime"
 
+_new_tuple = tuple.__new__
+
 
 class Appended(NamedTuple):
     """Where a batch lies. `append_time_ms` is -1 unless the topic stamps its records with it."""
@@ -167,7 +169,16 @@ class Log:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         size = len(batch)
-        segment = self.segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
+        segment = self.segments.active
+        easy = segment.easy
+        if (
+            easy is None
+            or easy.config is not config
+            or segment.size + size > easy.size
+            or last_offset > easy.last_offset
+            or not 0 <= max_timestamp <= easy.max_timestamp
+        ):
+            segment = self.segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
         if stamped:
             stamp_append_time(batch, 0, now_ms)
         patch(batch, 0, Offset(base_offset), LeaderEpoch(leader_epoch))
@@ -178,7 +189,8 @@ class Log:
         if idempotent:
             self.producers.record(header, base_offset, now_ms)
         self.wrote(segment, last_offset + 1, now_ms)
-        return Appended(base_offset, last_offset, now_ms if stamped else -1, self.log_start_offset, duplicate=False)
+        # As `Appended(...)`, but twice as fast.
+        return _new_tuple(Appended, (base_offset, last_offset, now_ms if stamped else -1, self.log_start_offset, False))
 
     def append_as_follower(self, buffer: bytes | bytearray | memoryview, now_ms: int) -> Followed:
         """Whole batches from the leader, kept as they are. What is cut off at the end is left out."""
@@ -203,6 +215,8 @@ class Log:
             with self._health.during("create a segment"):
                 segment.create(now_ms)
             self.durability.add_name()
+        elif segment.size:
+            segment.easy = rolling.easy(segment, config)
         return segment
 
     def write(self, segment: Segment, data: memoryview, size: int) -> int:

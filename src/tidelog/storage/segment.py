@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tidelog.records.header import BatchHeader
     from tidelog.storage.index_memory import IndexMemory
+    from tidelog.storage.rolling import Easy
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Segment:
         "_unindexed_bytes",
         "base_offset",
         "created_ms",
+        "easy",
         "exists",
         "file",
         "first_timestamp",
@@ -96,6 +98,8 @@ class Segment:
         self._max_timestamp_offset = found.base_offset
         self.first_timestamp: int | None = None
         self._hints: dict[int, int] = {}
+        self.easy: Easy | None = None
+        """Kept here for the log, which rolls: forgotten when the segment is cut."""
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -151,6 +155,7 @@ class Segment:
         index.truncate(position)
         self.times.truncate(end_offset)
         self._changed = True
+        self.easy = None
         self.file.get().truncate(position)
         self.size = position
         self._hints.clear()

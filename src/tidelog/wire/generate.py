@@ -224,12 +224,15 @@ def _decode_nested(target: str, struct: type[Struct], source: Source, *, nullabl
 
 def _decode_tags(cls: type[Struct], values: dict[str, str], source: Source) -> None:
     tags = source.fresh("tags")
-    _decode_uvarint(tags, source)
     known = [declared for declared in cls.FIELDS if source.tagged(declared)]
     if not known:
-        source.line(f"if {tags}:")
+        source.line("if buf[pos]:")
+        source.line(f"    {tags}, pos = read_uvarint(buf, pos)")
         source.line(f"    pos = skip_tags(buf, pos, {tags}, end)")
+        source.line("else:")
+        source.line("    pos += 1")
         return
+    _decode_uvarint(tags, source)
     for declared in known:
         target = source.fresh(declared.name)
         source.line(f"{target} = {values[declared.name]}")
