@@ -15,6 +15,7 @@ from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindC
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=Message)
 
-JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, CONSUMER_HEARTBEAT, FIND, DESCRIBE = 9, 5, 4, 5, 9, 1, 4, 5
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, CONSUMER_HEARTBEAT, FIND, DESCRIBE, LIST = 9, 5, 4, 5, 9, 1, 4, 5, 5
 """The versions that are spoken here."""
+
+COMMIT_FOR_A_TIME = 4
 
 WITHIN_S = 60.0
 RETRIED = {
@@ -148,11 +151,13 @@ class RawMember:
         reply = self._client.call(request, LEAVE, LeaveGroupResponse)
         return ErrorCode(reply.error_code or reply.members[0].error_code)
 
-    def commit(self, offset: int, generation: int | None = None) -> ErrorCode:
+    def commit(self, offset: int, generation: int | None = None, retention_ms: int = -1) -> ErrorCode:
+        """With a time to keep the commit for, as clients could say long ago, or without."""
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self.generation if generation is None else generation,
             member_id=self.member_id,
+            retention_time_ms=retention_ms,
             topics=[
                 OffsetCommitRequestTopic(
                     name=self.topic,
@@ -162,8 +167,17 @@ class RawMember:
                 )
             ],
         )
-        reply = self._client.call(request, COMMIT, OffsetCommitResponse)
-        return ErrorCode(reply.topics[0].partitions[0].error_code)
+
+        def ask() -> ErrorCode | None:
+            reply = self._client.call(request, COMMIT if retention_ms < 0 else COMMIT_FOR_A_TIME, OffsetCommitResponse)
+            code = ErrorCode(reply.topics[0].partitions[0].error_code)
+            return None if code in RETRIED else code
+
+        return eventually(ask, "the coordinator to be ready", within_s=WITHIN_S, every_s=0.05)
+
+    def listed(self) -> set[str]:
+        reply = self._settled(ListGroupsRequest(), LIST, ListGroupsResponse)
+        return {group.group_id for group in reply.groups}
 
     def report(
         self,
