@@ -73,23 +73,26 @@ def test_topic_ids_are_never_zero(raw: RawClient, topic: str, version: int) -> N
     assert describe(raw, topic, version=version).topic_id == topic_id
 
 
+@pytest.mark.parametrize("name", [None, ""], ids=["null", "empty"])
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_topic_is_found_by_its_id(raw: RawClient, topic: str, version: int) -> None:
+def test_a_topic_is_found_by_its_id(raw: RawClient, topic: str, version: int, name: str | None) -> None:
+    """Java sends an empty name with the id."""
     topic_id = create_topic(raw, topic)
     request = MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=topic_id, name=None)], allow_auto_topic_creation=False
+        topics=[MetadataRequestTopic(topic_id=topic_id, name=name)], allow_auto_topic_creation=True
     )
     (entry,) = raw.call(request, version, MetadataResponse).topics
     assert (entry.error_code, entry.name, entry.topic_id) == (ErrorCode.NONE, topic, topic_id)
 
 
-def test_an_unknown_topic_id_is_refused_by_id(raw: RawClient) -> None:
+@pytest.mark.parametrize("name", [None, ""], ids=["null", "empty"])
+def test_an_unknown_topic_id_is_refused_by_id(raw: RawClient, name: str | None) -> None:
     unknown = new_topic_id()
     request = MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=unknown, name=None)], allow_auto_topic_creation=True
+        topics=[MetadataRequestTopic(topic_id=unknown, name=name)], allow_auto_topic_creation=True
     )
     (entry,) = raw.call(request, 12, MetadataResponse).topics
-    assert (entry.error_code, entry.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, unknown)
+    assert (entry.error_code, entry.name, entry.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown)
 
 
 def test_a_re_created_topic_has_another_id_and_the_old_one_is_unknown(raw: RawClient, topic: str) -> None:

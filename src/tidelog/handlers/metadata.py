@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _EMPTY_MEANS_ALL_UNTIL = 0
 _NULL_NAME_SINCE = 12
+_BY_ID_SINCE = 12
 
 
 def handle(ctx: Context, req: MetadataRequest) -> Answer[MetadataResponse]:
@@ -41,6 +42,10 @@ def handle(ctx: Context, req: MetadataRequest) -> Answer[MetadataResponse]:
             asked,
             lambda: _reply(ctx, req, [_describe(topic, image) for topic in image.topics.values()]),
         )
+    if ctx.version >= _BY_ID_SINCE:
+        for topic in req.topics:
+            if topic.topic_id not in {b"", ZERO_TOPIC_ID}:
+                topic.name = None  # Java sends an empty one with the id
     missing = [topic for topic in req.topics if topic.name is not None and topic.name not in image.topics]
     if missing and req.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _create_and_reply(ctx, req, req.topics)
