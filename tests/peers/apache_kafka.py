@@ -34,18 +34,20 @@ class KafkaNotReadyError(RuntimeError):
 
 
 class KafkaProcess:
-    """One Apache Kafka node, broker and controller in one, on 127.0.0.1. Data survives `stop` and `kill`."""
+    """One Apache Kafka node, broker and controller in one, on 127.0.0.1. Data and ports survive `stop` and `kill`."""
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str], *, heap: str = "512m") -> None:
         self.data_dir = data_dir
         self._settings = dict(settings)
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._ports: tuple[int, int] | None = None
+        """Of the broker and of the controller."""
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        assert self._ports is not None, "the node has not been started"
+        return f"127.0.0.1:{self._ports[0]}"
 
     @property
     def pid(self) -> int:
@@ -66,7 +68,10 @@ class KafkaProcess:
         """Returns once the node takes part in its cluster. Ports are chosen freely, so a lost race is tried again."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, START_ATTEMPTS + 1):
-            self._configure(*_free_ports(2))
+            if self._ports is None:
+                port, controller_port = _free_ports(2)
+                self._ports = port, controller_port
+            self._configure(*self._ports)
             self._launch()
             try:
                 self._wait_ready()
@@ -74,6 +79,7 @@ class KafkaProcess:
                 self.kill()
                 if attempt == START_ATTEMPTS or b"BindException" not in self.log_path.read_bytes():
                     raise
+                self._ports = None
             else:
                 break
         return self
@@ -102,7 +108,6 @@ class KafkaProcess:
             self.stop()
 
     def _configure(self, port: int, controller_port: int) -> None:
-        self._port = port
         settings = {
             "node.id": "1",
             "process.roles": "broker,controller",

@@ -11,6 +11,8 @@ records travel as lines of JSON in which bytes are base64 and null is null:
                    [--timeout-ms N]
         prints   what `produce` reads, with "offset", and "timestamp_type" where the client tells it
         needs no group; ends with status 3 when fewer than N records came in time
+    driver subscribe --bootstrap B --group G --topic T ...           (Java)
+        is a member of a group until SIGTERM: options and lines are those of tests/groups/member.py
     driver admin ACTION --bootstrap B ...           (Java and franz-go)
         prints   one JSON document, {"error": NAME} when the broker refused
 
@@ -236,10 +238,15 @@ class ConfluentPeer(Peer):
 
 
 def java_peer() -> CommandPeer:
+    return CommandPeer("java", java_command_of())
+
+
+def java_command_of(*arguments: str) -> list[str]:
+    """What starts Java's driver."""
     built = java_driver()
     classpath = f"{built}/driver.jar:{built}/lib/*"
     flags = (*QUICK_START_FLAGS, "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-    return CommandPeer("java", [tool("java"), *flags, "-cp", classpath, "tidelog.peers.Driver"])
+    return [tool("java"), *flags, "-cp", classpath, "tidelog.peers.Driver", *arguments]
 
 
 def franz_go_peer() -> CommandPeer:

@@ -27,6 +27,13 @@ final class AdminCommand {
             Map.entry("delete-records", TopicActions::deleteRecords),
             Map.entry("get-configs", ConfigActions::get),
             Map.entry("set-configs", ConfigActions::set),
+            Map.entry("list-groups", GroupActions::list),
+            Map.entry("describe-group", GroupActions::describe),
+            Map.entry("delete-group", GroupActions::delete),
+            Map.entry("list-group-offsets", GroupActions::listOffsets),
+            Map.entry("alter-group-offsets", GroupActions::alterOffsets),
+            Map.entry("delete-group-offsets", GroupActions::deleteOffsets),
+            Map.entry("remove-group-member", GroupActions::removeMember),
             Map.entry("describe-cluster", ClusterActions::describe),
             Map.entry("describe-log-dirs", ClusterActions::describeLogDirs));
 

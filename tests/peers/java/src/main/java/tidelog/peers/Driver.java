@@ -2,7 +2,7 @@ package tidelog.peers;
 
 import java.util.Arrays;
 
-/** Apache Kafka's Java client as a peer: produce, consume and admin as tests/peers/drivers.py describes them. */
+/** Apache Kafka's Java client as a peer: the commands that tests/peers/drivers.py describes. */
 public final class Driver {
     private static final int EXIT_FAILED = 1;
     private static final int EXIT_TOO_FEW = 3;
@@ -15,7 +15,7 @@ public final class Driver {
 
     private static int run(String[] args) {
         if (args.length == 0) {
-            System.err.println("name a command: produce, consume or admin");
+            System.err.println("name a command: produce, consume, subscribe or admin");
             return EXIT_FAILED;
         }
         String[] rest = Arrays.copyOfRange(args, 1, args.length);
@@ -26,6 +26,9 @@ public final class Driver {
                     return 0;
                 case "consume":
                     return Consume.run(new Options(rest)) ? 0 : EXIT_TOO_FEW;
+                case "subscribe":
+                    Subscribe.run(new Options(rest));
+                    return 0;
                 case "admin":
                     AdminCommand.run(rest);
                     return 0;
