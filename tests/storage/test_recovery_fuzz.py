@@ -117,6 +117,8 @@ def readable(log: Log) -> list[bytes]:
         while data := read_bytes(log, at, 400):
             for header, batch in iter_batches(data):
                 found.append(bytes(batch))
+                if header.next_offset <= at:
+                    return found  # a damaged header before it claims its offsets: readers would go in circles
                 at = header.next_offset
     except BrokerError as error:
         # A damaged header can also claim offsets that lead nowhere.
