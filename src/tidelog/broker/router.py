@@ -13,6 +13,7 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.api_versions import unsupported
 from tidelog.handlers.handler import CLOSE, NO_REPLY, Context, Silence, Waiting
 from tidelog.handlers.reply_cache import EncodedReply
+from tidelog.handlers.session import Session
 from tidelog.net import outgoing as net
 from tidelog.net.outgoing import CloseConnection, Outgoing, Parked
 from tidelog.wire.api_keys import ApiKey, api_name
@@ -90,7 +91,12 @@ class Router:
             request = route.read(frame, header.body)
         except DecodeError as error:
             raise CloseConnection(str(error)) from error
-        ctx = Context(self._services, header.version, header.client_id, connection.listener_name, connection.peer.host)
+        session = connection.service_state
+        if session is None:
+            session = connection.service_state = Session()
+        ctx = Context(
+            self._services, header.version, header.client_id, connection.listener_name, connection.peer.host, session
+        )
         try:
             answer: Any = route.handle(ctx, request)
         except BrokerError as error:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from tidelog.handlers.reply_cache import EncodedReply, ReplyCache
+from tidelog.handlers.session import Session
 from tidelog.wire.declare import Message
 
 if TYPE_CHECKING:
@@ -141,3 +142,9 @@ class Context:
     listener: str
     """The name of the listener by which the request came in."""
     client_host: str = ""
+    session: Session = field(default_factory=Session)
+
+    @property
+    def peer_broker(self) -> int | None:
+        """The broker of this cluster that asks; None for clients."""
+        return self.session.peer_broker
