@@ -348,3 +348,7 @@ class BrokerError(Exception):
     @property
     def message(self) -> str:
         return str(self)
+
+
+class PeerUnreachable(ConnectionError):  # noqa: N818 - named for the state of things
+    """Another broker gave no answer. It may or may not have done what it was asked to."""
