@@ -6,12 +6,15 @@ With embedded coordination this broker is the whole cluster and always its contr
 from __future__ import annotations
 
 import base64
+import secrets
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tidelog.security.broker_proof import SECRET_BYTES
 from tidelog.types import BrokerId
 from tidelog.znodes import nodes, paths
-from tidelog.znodes.errors import NoNode
+from tidelog.znodes.errors import NodeExists, NoNode
 
 if TYPE_CHECKING:
     from tidelog.config.listeners import ListenerSet
@@ -20,12 +23,25 @@ if TYPE_CHECKING:
 
 async def cluster_id(znodes: ZnodeStore) -> str:
     """The cluster's id, made when its first broker starts for the first time."""
+    made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return nodes.decode_cluster_id(
+        paths.CLUSTER_ID, await _made_once(znodes, paths.CLUSTER_ID, nodes.encode_cluster_id(made))
+    )
+
+
+async def cluster_secret(znodes: ZnodeStore) -> bytes:
+    """What brokers know each other by. It is only as secret as the znodes are: see `zookeeper.set.acl`."""
+    return await _made_once(znodes, paths.CLUSTER_SECRET, secrets.token_bytes(SECRET_BYTES))
+
+
+async def _made_once(znodes: ZnodeStore, path: str, data: bytes) -> bytes:
+    """The node's data, which is `data` if nobody was first."""
     try:
-        return nodes.decode_cluster_id(paths.CLUSTER_ID, (await znodes.get(paths.CLUSTER_ID))[0])
+        return (await znodes.get(path))[0]
     except NoNode:
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        await znodes.create(paths.CLUSTER_ID, nodes.encode_cluster_id(made), make_parents=True)
-        return made
+        with suppress(NodeExists):
+            await znodes.create(path, data, make_parents=True)
+        return (await znodes.get(path))[0]
 
 
 async def become_controller(znodes: ZnodeStore, broker_id: int, now_ms: int) -> int:

@@ -7,6 +7,7 @@ known, closes the connection, as Kafka does.
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import BrokerError, ErrorCode
@@ -28,7 +29,6 @@ from tidelog.wire.headers import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine
 
     from tidelog.handlers.handler import Handler, Services
     from tidelog.net.connection import Connection
@@ -112,6 +112,25 @@ class Router:
         if kind is EncodedReply:
             return _new_tuple(Outgoing, (route.frame(answer.body, header.correlation_id), ()))
         return self._finish(answer, route, request, header)
+
+    async def answer(self, request: Message, peer_broker: int) -> Message:
+        """Has a request of a broker answered that came by no connection: this broker's own, as its controller."""
+        handler = self._services.served[request.API]
+        session = Session()
+        session.peer_broker = peer_broker
+        ctx = Context(self._services, handler.versions[1], None, self._services.inter_broker_listener, "", session)
+        try:
+            answer: Any = handler.handle(ctx, request)
+            if isinstance(answer, Coroutine):
+                answer = await answer
+        except BrokerError as error:
+            answer = _refusal(handler, request, error.code, error.message)
+        if isinstance(answer, Waiting):
+            reply: asyncio.Future[Message] = self._services.loop.create_future()
+            answer.then(reply.set_result)
+            answer = await reply
+        message: Message = answer
+        return message
 
     async def _finish(
         self, coroutine: Coroutine[Any, Any, Any], route: _Route, request: Message, header: RequestHeader

@@ -124,6 +124,8 @@ class Services:
     blocking: Executor
     """For work that holds no loop: the C calls in it release the GIL."""
     served: dict[int, Handler[Any, Any]]
+    inter_broker_listener: str = ""
+    """The name of the listener by which brokers reach each other."""
     cluster_secret: bytes = b""
     """What only brokers of this cluster know."""
     replies: ReplyCache = field(default_factory=ReplyCache)

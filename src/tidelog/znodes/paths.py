@@ -36,6 +36,8 @@ LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 
 CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
+CLUSTER_SECRET = "/tidelog/cluster_secret"  # noqa: S105 - a path
+"""Not Kafka's: by it brokers know each other."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
 FEATURE = "/feature"
