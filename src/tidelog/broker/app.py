@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tidelog.broker import coordination
+from tidelog.broker.cleaner import Cleaner
 from tidelog.broker.group_coordination import GroupCoordination
 from tidelog.broker.maintenance import Maintenance
 from tidelog.broker.router import Router
@@ -63,6 +64,7 @@ class Broker:
         self._znodes: ZnodeStore | None = None
         self._groups: GroupCoordination | None = None
         self._maintenance: Maintenance | None = None
+        self._cleaner: Cleaner | None = None
         self._listeners: list[Listener] = []
         self.endpoints: ListenerSet = config.endpoints
         """Where the broker listens and what it advertises; ports are known once it has started."""
@@ -138,6 +140,8 @@ class Broker:
         image.touch()
         self._maintenance = Maintenance(replicas, store, clock, lambda: settings.broker)
         self._maintenance.start()
+        self._cleaner = Cleaner(replicas, store, clock, lambda: settings.broker)
+        self._cleaner.start()
 
     async def _open_logs(self, store: LogStore, image: ClusterImage, settings: Settings) -> None:
         """Opens every log of a known topic. A log of an unknown one is left alone: nobody asked to delete it."""
@@ -188,6 +192,8 @@ class Broker:
             self._groups.coordinator.close()
         if self._maintenance:
             await self._maintenance.stop()
+        if self._cleaner:
+            await self._cleaner.stop()
         loop = asyncio.get_running_loop()
         for executor in self._executors:
             await loop.run_in_executor(None, executor.shutdown)
