@@ -8,10 +8,10 @@ FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill check format bench bench-groups fuzz lock clean
+.PHONY: help setup demo test test-peers test-kill check format bench bench-compaction bench-groups fuzz lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 setup: .venv/ready ## Make the virtual environment
 
@@ -45,6 +45,9 @@ format: .venv/ready ## Format the code
 
 bench: .venv/ready ## Measure speed and memory against references on this machine
 	$(PYTHON) -m bench
+
+bench-compaction: .venv/ready ## Compact ten million updates while they are written and read and the broker is killed
+	$(PYTHON) -m bench.compaction
 
 bench-groups: .venv/ready ## Measure very many consumer groups on one broker, and rebalances of large ones
 	$(PYTHON) -m bench.groups

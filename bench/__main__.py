@@ -61,7 +61,11 @@ def machine() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Tidelog's speed and memory.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure Tidelog's speed and memory.",
+        epilog="Consumer groups and compaction have benches of their own: `bench.groups` and `bench.compaction`.",
+    )
     parser.add_argument("--only", metavar="NAME", action="append", choices=GROUPS, help=f"one of {', '.join(GROUPS)}")
     parser.add_argument("--short", action="store_true", help="a quick look: small amounts, one trial each")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
