@@ -126,6 +126,8 @@ class Broker:
             groups=groups,
             blocking=self._executor("blocking", config.tidelog_blocking_threads),
             served={handler.api: handler for handler in HANDLERS},
+            inter_broker_listener=self.endpoints.inter_broker_name,
+            cluster_secret=await coordination.cluster_secret(znodes),
         )
         await self._listen(Router(services))
         epoch = await coordination.register(

@@ -34,6 +34,8 @@ from tidelog.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 
@@ -54,6 +56,7 @@ HANDLERS: tuple[Handler[Any, Any], ...] = (
     sync_group.HANDLER,
     describe_groups.HANDLER,
     list_groups.HANDLER,
+    sasl_handshake.HANDLER,
     api_versions.HANDLER,
     create_topics.HANDLER,
     delete_topics.HANDLER,
@@ -63,6 +66,7 @@ HANDLERS: tuple[Handler[Any, Any], ...] = (
     describe_configs.HANDLER,
     alter_configs.HANDLER,
     describe_log_dirs.HANDLER,
+    sasl_authenticate.HANDLER,
     create_partitions.HANDLER,
     delete_groups.HANDLER,
     incremental_alter_configs.HANDLER,
