@@ -50,6 +50,7 @@ class TopicConfig:
     tidelog_fsync_before_ack: str = "auto"
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     leader_replication_throttled_replicas: tuple[str, ...] = ()
+    tidelog_observer_racks: tuple[str, ...] = ()
 
     @property
     def compacted(self) -> bool:

@@ -1,11 +1,13 @@
 """What a broker knows of the cluster: brokers, topics, who leads what. Plain data, read by everyone.
 
-Only `topics.py` changes it, on the event loop, after the znode store has taken the change. `version` rises with every
-change, so that what is derived from the image can be cached.
+There are two of them: the controller's own, which changes on the event loop after the znode store has taken a change,
+and each broker's, which follows what the controller tells. `version` rises with every change, so that what is derived
+from the image can be cached.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,17 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
+BrokerIds = AbstractSet[int]
+
+NO_LEADER = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     host: str
     port: int
+    security_protocol: int = 0
+    """Kafka's number of it, as UpdateMetadata carries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +46,24 @@ class BrokerImage:
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     replicas: tuple[int, ...]
+    """The preferred leader first. While the partition is being moved: where it goes, then where it leaves."""
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    """Rises whenever the controller chooses a leader, also when it chooses the same one again."""
     partition_epoch: int = 0
+    """Rises with every change: the version of the partition's znode."""
+    adding: tuple[int, ...] = ()
+    """While the partition is being moved: the replicas that are not yet in sync for the first time."""
+    removing: tuple[int, ...] = ()
+    observers: tuple[int, ...] = ()
+    """Replicas that follow without ever being waited for: never in sync, never leader."""
+    recovering: bool = False
+    """The leader was chosen without being in sync, and has not yet said that its log is in order (KIP-704)."""
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 @dataclass(slots=True)

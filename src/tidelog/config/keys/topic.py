@@ -68,6 +68,12 @@ TOPIC_KEYS = (
         "Replicas throttled on the leader's side, as partition:broker; * is all.",
     ),
     Definition(
+        "tidelog.observer.racks",
+        ConfigType.LIST,
+        (),
+        "Racks whose replicas follow without being waited for; automatic placement puts one replica into each.",
+    ),
+    Definition(
         "internal.segment.bytes",
         ConfigType.INT,
         None,
