@@ -383,6 +383,10 @@ class Log:
                 self.room.log_start_moved(self.topic_partition, offset)
             self._move_log_start(offset)
 
+    def follow_log_start(self, offset: int) -> None:
+        """The leader deleted the records before `offset`. Not durable at once: it says so again after a restart."""
+        self._move_log_start(min(offset, self.log_end_offset))
+
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, batches that only begin before it included."""
         self._health.check()
