@@ -14,7 +14,7 @@ from tidelog.storage.data_dir import Meta, parse_directory
 from tidelog.storage.errors import StoreError
 from tidelog.storage.store import LogStore
 from tidelog.testing.forgetful_fs import Forget, ForgetfulFilesystem
-from tidelog.types import TopicId, TopicPartition
+from tidelog.types import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 
 CONFIG = TopicConfig()
 
@@ -359,3 +359,19 @@ def test_many_partitions_open_with_few_files(disk: Disk) -> None:
     for each, log in again.logs.items():
         assert read_values(log) == [b"%d" % each.partition]
     assert len(again._room.files) <= 5
+
+
+def test_a_log_that_does_not_say_whose_it_is_can_be_adopted(disk: Disk) -> None:
+    store = disk.open_store()
+    log = store.create(TP, TOPIC_ID, TopicConfig())
+    append_values(log, b"v")
+    log.flush()
+    disk.overwrite("partition.metadata", b"")
+    store.close()
+    log = disk.open_log()
+    assert log.topic_id == ZERO_TOPIC_ID
+    log.adopt(TOPIC_ID)
+    log.flush()
+    assert read_values(log) == [b"v"]
+    assert log.topic_id == TOPIC_ID
+    assert format_topic_id(TOPIC_ID) in disk.content("partition.metadata").decode()

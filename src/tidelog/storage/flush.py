@@ -141,11 +141,15 @@ class Durability:
         self._fs.make_dir(self._directory)
         self._parent_mark = self._parent.name_changed()
         try:
-            metadata = self._fs.open(f"{self._directory}/{PARTITION_METADATA}", create=True)
-            write_fully(metadata, format_partition_metadata(topic_id), 0)
+            self.write_metadata(topic_id)
         except OSError:
             remove_tree(self._fs, self._directory)  # so that it can be tried again
             raise
+
+    def write_metadata(self, topic_id: TopicId) -> None:
+        """Say whose the directory is; durable with the next flush."""
+        metadata = self._fs.open(f"{self._directory}/{PARTITION_METADATA}", create=True)
+        write_fully(metadata, format_partition_metadata(topic_id), 0)
         self._metadata_synced = False
         self.add_name()
 

@@ -22,7 +22,7 @@ from tidelog.storage.segment import LogSlice, Segment, SegmentFiles, TornWrite
 from tidelog.storage.segments import Segments
 from tidelog.storage.snapshot_files import SnapshotFiles
 from tidelog.storage.walk import RELATIVE_OFFSET_MAX, Damage
-from tidelog.types import LeaderEpoch, Offset, TopicPartition
+from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,6 +118,13 @@ class Log:
         """Make the partition's place on disk; durable with the first flush."""
         with self._health.during("create the partition"):
             self.durability.create_directory(self.topic_id)
+
+    def adopt(self, topic_id: TopicId) -> None:
+        """Make a log whose files do not say whose it is, as after a crash right after its creation, that topic's."""
+        self._health.check()
+        with self._health.during("adopt the partition"):
+            self.durability.write_metadata(topic_id)
+        self.topic_id = topic_id
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
