@@ -21,6 +21,7 @@ from tidelog.records.header import peek
 from tidelog.records.record import Record, iter_batches, iter_records
 from tidelog.replication.group_commit import GroupCommit
 from tidelog.replication.partition import Partition
+from tidelog.replication.role import Role
 from tidelog.replication.waiting import FetchWait, ProduceWait
 from tidelog.storage.store import LogStore
 from tidelog.testing.forgetful_fs import Forget, ForgetfulFilesystem
@@ -33,6 +34,11 @@ T = TypeVar("T")
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 0)
 PATIENCE_S = 30.0
+
+
+def lead(partition: Partition, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
+    role = Role(ORDERS, partition.log.topic_id, 0, leader_epoch, isr, replicas, partition.partition_epoch + 1)
+    assert partition.become(role, 0)
 
 
 class World:
@@ -51,7 +57,7 @@ class World:
         store.open(lambda _topic: self.config)
         log = store.logs.get(ORDERS) or store.create(ORDERS, new_topic_id(), self.config)
         partition = Partition(log, 0, self.commit, (0,))
-        partition.lead(0, 0, (0,), (0,))
+        lead(partition, 0, (0,), (0,))
         return partition
 
     def crash(self, forget: Forget = Forget.EVERYTHING) -> None:
@@ -250,7 +256,7 @@ def test_a_deleted_partition_tells_those_who_wait() -> None:
     async def story(world: World) -> None:
         wait = ProduceWait(lambda: None)
         world.partition.await_safe(world.append(b"x"), wait)
-        world.partition.gone()
+        world.partition.gone(BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
         assert wait.failures[ORDERS].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         with pytest.raises(BrokerError) as refusal:
             world.append(b"y")
@@ -262,7 +268,7 @@ def test_a_deleted_partition_tells_those_who_wait() -> None:
 @pytest.mark.parametrize(("claimed", "code"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_leader_epochs_are_checked(claimed: int, code: ErrorCode) -> None:
     async def story(world: World) -> None:
-        world.partition.lead(0, 5, (0,), (0,))
+        lead(world.partition, 5, (0,), (0,))
         world.partition.check_leader(5)
         world.partition.check_leader(-1)
         with pytest.raises(BrokerError) as refusal:
@@ -274,7 +280,7 @@ def test_leader_epochs_are_checked(claimed: int, code: ErrorCode) -> None:
 
 def test_too_few_in_sync_replicas_refuse_before_anything_is_written() -> None:
     async def story(world: World) -> None:
-        world.partition.lead(0, 0, (0, 1, 2), (0,))
+        lead(world.partition, 0, (0, 1, 2), (0,))
         with pytest.raises(BrokerError) as refusal:
             world.append(b"x")
         assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -139,17 +139,18 @@ def _append_all(
     ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part], now_ms: int
 ) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
     acks = req.acks
+    all_replicas = acks == ACKS_ALL
     wait: ProduceWait | None = None
     for part in parts:
         partition, header = part.partition, part.header
         if partition is None or header is None:
             continue
         try:
-            appended = partition.append(part.batch, header, now_ms, all_replicas=acks == ACKS_ALL)
+            appended = partition.append(part.batch, header, now_ms, all_replicas=all_replicas)
             last_offset = part.answer(appended)
             if acks != ACKS_NONE and last_offset >= partition.high_watermark:
                 wait = wait or ProduceWait(nobody)
-                partition.await_safe(last_offset, wait)
+                partition.await_safe(last_offset, wait, all_replicas=all_replicas)
         except BrokerError as error:
             _refuse(part, error)
     if acks == ACKS_NONE:

@@ -29,6 +29,9 @@ class LagBounds(NamedTuple):
     """-1: however many."""
 
 
+DEFAULT_BOUNDS = LagBounds()
+
+
 class Follower:
     """What a leader knows of one follower: all of it from the follower's fetches."""
 

@@ -70,7 +70,7 @@ class Leading:
 
     def growth(self, leader_end: int, high_watermark: int) -> tuple[int, ...] | None:
         """The in-sync replicas with all who may join them; None if nobody may now."""
-        if self.in_sync.pending:
+        if self.in_sync.pending or len(self.in_sync.committed) > len(self.followers):
             return None
         newcomers = tuple(
             each

@@ -1,19 +1,30 @@
-"""All partitions that this broker holds."""
+"""All partitions that this broker holds, and the roles it has in them."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.clock import SystemClock
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.replication.isr import DEFAULT_BOUNDS
 from tidelog.replication.partition import Partition
+from tidelog.replication.role import Role
+from tidelog.replication.waiting import FollowerFetches
+from tidelog.types import ZERO_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from tidelog.clock import Clock
     from tidelog.config.topic import TopicConfig
     from tidelog.replication.group_commit import GroupCommit
+    from tidelog.replication.isr import LagBounds
+    from tidelog.storage.log import Log
     from tidelog.storage.store import LogStore
     from tidelog.types import TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class LeadershipWatcher(Protocol):
@@ -24,14 +35,45 @@ class LeadershipWatcher(Protocol):
     def loses(self, partition: Partition) -> None: ...
 
 
+class Following(Protocol):
+    """Who fetches from leaders."""
+
+    def follow(self, partition: Partition) -> None:
+        """`partition` has a leader to fetch from: a new one, or a new reign of the same."""
+
+    def unfollow(self, topic_partition: TopicPartition) -> None: ...
+
+
+class IsrProposals(Protocol):
+    """Who asks the controller for other in-sync replicas."""
+
+    def propose(self, partition: Partition, isr: tuple[int, ...]) -> None: ...
+
+
 class Replicas:
-    def __init__(self, store: LogStore, local_id: int, commit: GroupCommit) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        local_id: int,
+        commit: GroupCommit,
+        *,
+        clock: Clock | None = None,
+        bounds: LagBounds = DEFAULT_BOUNDS,
+    ) -> None:
         self._store = store
         self._local_id = local_id
         self._commit = commit
+        self._clock: Clock = clock or SystemClock()
+        self._bounds = bounds
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._names: dict[TopicId, str] = {}
+        self._follower_fetches: dict[int, FollowerFetches] = {}
         self.watchers: dict[str, LeadershipWatcher] = {}
         """By topic: who is told when this broker comes to lead one of its partitions, or loses it."""
+        self.following: Following | None = None
+        self.proposals: IsrProposals | None = None
+        self.knows: Callable[[str, int], bool] = lambda _topic, _partition: False
+        """Whether the cluster has a partition that is not here: then others should be asked for it."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -40,10 +82,20 @@ class Replicas:
         # A plain tuple finds the same entry as a TopicPartition, which takes longer to make than to look up.
         found: Partition | None = self._partitions.get((topic, partition))  # type: ignore[call-overload]
         if found is None:
+            if self.knows(topic, partition):
+                raise BrokerError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"partition {partition} of topic {topic!r} is on other brokers"
+                )
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {partition} of topic {topic!r}"
             )
         return found
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Of a topic that a role was given for, perhaps before the cluster's image knows it."""
+        return self._names.get(topic_id)  # type: ignore[call-overload, no-any-return] # looked up by its base type
+
+    # --- roles ---
 
     def host(
         self,
@@ -56,26 +108,98 @@ class Replicas:
         replicas: tuple[int, ...],
         isr: tuple[int, ...],
     ) -> None:
-        """Opens or creates the partition's log and takes up the role given."""
-        partition = self._partitions.get(topic_partition)
+        """Takes up a role by a broker's own decision: each is newer than the one before."""
+        known = self._partitions.get(topic_partition)
+        partition_epoch = known.partition_epoch + 1 if known else 0
+        self.take_role(Role(topic_partition, topic_id, leader, leader_epoch, isr, replicas, partition_epoch), config)
+
+    def take_role(self, role: Role, config: TopicConfig) -> bool:
+        """Opens or creates the partition's log and takes up the role. False if the role is not a newer one."""
+        partition = self._partitions.get(role.topic_partition)
+        if partition is not None and partition.log.topic_id != role.topic_id:
+            logger.warning("%s: the topic was deleted and created again: its old log goes", role.topic_partition)
+            self.stop(role.topic_partition, delete=True)
+            partition = None
         if partition is None:
-            log = self._store.logs.get(topic_partition) or self._store.create(topic_partition, topic_id, config)
-            partition = Partition(log, self._local_id, self._commit, replicas)
-            self._partitions[topic_partition] = partition
-        partition.lead(leader, leader_epoch, replicas, isr)
+            partition = self._open(role, config)
+        led, reign = partition.leads, partition.leader_epoch
+        if partition.log.config != config:
+            partition.configure(config)
+        if not partition.become(role, self.now_ms()):
+            return False
+        self._tell(partition, led=led, new_reign=role.leader_epoch != reign)
+        return True
+
+    def _open(self, role: Role, config: TopicConfig) -> Partition:
+        place, store = role.topic_partition, self._store
+        log = self._log_of(role) or store.create(place, role.topic_id, config)
+        partition = Partition(
+            log,
+            self._local_id,
+            self._commit,
+            role.replicas,
+            known_high_watermark=store.high_watermarks.get(place, 0),
+            bounds=self._bounds,
+            propose=self._propose,
+        )
+        self._partitions[place] = partition
+        self._names[log.topic_id] = place.topic
+        return partition
+
+    def _log_of(self, role: Role) -> Log | None:
+        """The log that is there, if it is this topic's."""
+        place, store = role.topic_partition, self._store
+        log = store.logs.get(place)
+        if log is None or log.topic_id == role.topic_id:
+            return log
+        if log.topic_id == ZERO_TOPIC_ID:
+            log.adopt(role.topic_id)
+            return log
+        logger.warning("%s: the log is of an earlier topic of this name: it goes", place)
+        store.delete(place)
+        return None
+
+    def _tell(self, partition: Partition, *, led: bool, new_reign: bool) -> None:
+        place = partition.topic_partition
+        if self.following:
+            if partition.follows:
+                self.following.follow(partition)
+            else:
+                self.following.unfollow(place)
+        if partition.leads and new_reign:
+            for replica in partition.replicas:
+                if replica != self._local_id:
+                    self.fetches_of(replica).expect_news(self.now_ms())
+        watcher = self.watchers.get(place.topic)
+        if watcher and partition.leads != led:
+            if partition.leads:
+                watcher.leads(partition)
+            else:
+                watcher.loses(partition)
+
+    def stop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        """Holds the partition no longer; its log stays for a later role, or is deleted."""
+        partition = self._partitions.pop(topic_partition, None)
+        if partition is None:
+            if delete and topic_partition in self._store.logs:
+                self._store.delete(topic_partition)
+            return
+        if self.following:
+            self.following.unfollow(topic_partition)
         watcher = self.watchers.get(topic_partition.topic)
-        if watcher and leader == self._local_id:
-            watcher.leads(partition)
+        if watcher and partition.leads:
+            watcher.loses(partition)
+        if delete:
+            self._names.pop(partition.log.topic_id, None)
+            partition.gone(BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} was deleted"))
+            self._store.delete(topic_partition)
+        else:
+            self._store.high_watermarks[topic_partition] = partition.high_watermark
+            partition.gone(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is no longer here"))
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Forgets the partition and deletes its log."""
-        partition = self._partitions.pop(topic_partition, None)
-        if partition is not None:
-            watcher = self.watchers.get(topic_partition.topic)
-            if watcher:
-                watcher.loses(partition)
-            partition.gone()
-            self._store.delete(topic_partition)
+        self.stop(topic_partition, delete=True)
 
     def configure(self, topic: str, config: TopicConfig) -> None:
         """Gives the partitions of a topic new settings, effective at once."""
@@ -83,8 +207,35 @@ class Replicas:
             if partition.topic_partition.topic == topic:
                 partition.configure(config)
 
+    # --- in-sync replicas ---
+
+    def now_ms(self) -> int:
+        """Milliseconds that never go back: by these, followers are late or not."""
+        return round(self._clock.monotonic() * 1000)
+
+    def check_lag(self) -> None:
+        """Has followers proposed for removal who have not kept up, in all partitions led here."""
+        now_ms = self.now_ms()
+        for partition in self._partitions.values():
+            partition.check_lag(now_ms)
+
+    def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        if self.proposals:
+            self.proposals.propose(partition, isr)
+
+    def fetches_of(self, replica_id: int) -> FollowerFetches:
+        """The waiting fetches of another broker that follows partitions led here."""
+        found = self._follower_fetches.get(replica_id)
+        if found is None:
+            found = self._follower_fetches[replica_id] = FollowerFetches()
+        return found
+
+    # --- for those who write things down ---
+
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {each: partition.high_watermark for each, partition in self._partitions.items()}
+        """Of all logs here, also of those that no role was given for yet."""
+        current = {each: partition.high_watermark for each, partition in self._partitions.items()}
+        return {**self._store.high_watermarks, **current}
 
     @property
     def commit(self) -> GroupCommit:

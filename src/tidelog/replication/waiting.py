@@ -73,3 +73,39 @@ class FetchWait:
         for partition in self.partitions:
             partition.unwatch(self)
         self.partitions.clear()
+
+
+HURRY_MS = 2_000
+HURRIED_WAIT_MS = 20
+
+
+class FollowerFetches:
+    """The waiting fetches of one broker that follows partitions led here.
+
+    When this broker comes to lead a partition, nothing in it can become safe before its followers ask for it, and they
+    learn of the new leader at their own time. Until they surely have, their fetches are not kept waiting for long: a
+    fetch that waits cannot be joined by another partition.
+    """
+
+    __slots__ = ("_hurry_until_ms", "_waits")
+
+    def __init__(self) -> None:
+        self._waits: set[FetchWait] = set()
+        self._hurry_until_ms = -(2**62)
+
+    def expect_news(self, now_ms: int) -> None:
+        """The broker will have partitions to ask for that it did not ask for yet."""
+        self._hurry_until_ms = now_ms + HURRY_MS
+        for wait in tuple(self._waits):
+            wait.wake()
+
+    def patience_ms(self, now_ms: int, wish_ms: int) -> int:
+        """How long a fetch may wait, of what its sender allows."""
+        return min(wish_ms, HURRIED_WAIT_MS) if now_ms < self._hurry_until_ms else wish_ms
+
+    def watch(self, wait: FetchWait) -> None:
+        self._waits.add(wait)
+        wait.partitions.append(self)
+
+    def unwatch(self, wait: FetchWait) -> None:
+        self._waits.discard(wait)
