@@ -24,6 +24,7 @@ demo: .venv/ready ## Start a broker, send a stream of events through it, print w
 
 test: .venv/ready ## Run the tests that need PyPI and Debian packages only
 	scripts/setup kcat
+	scripts/setup java
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 test-peers: .venv/ready ## Run the tests with clients in other languages (Maven Central, Go proxy, npm)
