@@ -54,6 +54,7 @@ def test_another_order_is_done_at_once() -> None:
 
 def test_what_is_there_already_is_not_moved() -> None:
     assert begin(AT_REST, (1, 2), LIVE, no_observers) is None
+    assert begin(begun(AT_REST, 3, 4), (3, 4), LIVE, no_observers) is None
 
 
 def test_cancelling_restores_the_replicas() -> None:

@@ -105,11 +105,18 @@ Outboxes = dict[int, Outbox]
 """By broker id, for every live broker."""
 
 
-def tell_changes(outboxes: Outboxes, changes: Iterable[PartitionChange]) -> None:
-    """Replicas learn their roles, everybody learns the metadata, and those who hold no replica any more stop."""
+def tell_changes(outboxes: Outboxes, changes: Iterable[PartitionChange], *, metadata_only: bool = False) -> None:
+    """Replicas learn their roles, everybody learns the metadata, and those who hold no replica any more stop.
+
+    `metadata_only`: what a leader has asked for it learns from the answer, and its followers go on as before.
+    """
     everybody = outboxes.values()
     for change in changes:
         topic_partition, before, after = change.topic_partition, change.before, change.partition
+        for outbox in everybody:
+            outbox.metadata[topic_partition] = None
+        if metadata_only:
+            continue
         former = before.replicas if before else ()
         for broker_id in after.replicas:
             if broker_id in outboxes:
@@ -117,8 +124,6 @@ def tell_changes(outboxes: Outboxes, changes: Iterable[PartitionChange]) -> None
         for broker_id in former:
             if broker_id in outboxes and broker_id not in after.replicas:
                 outboxes[broker_id].add_stop(topic_partition, Stop(after.leader_epoch, delete=True))
-        for outbox in everybody:
-            outbox.metadata[topic_partition] = None
 
 
 def tell_gone(outboxes: Outboxes, topic: TopicImage) -> None:

@@ -49,10 +49,10 @@ def check_target(target: Sequence[int], live: BrokerIds, origin: Sequence[int], 
 def begin(
     partition: PartitionImage, target: Sequence[int], live: BrokerIds, observers_of: ObserversOf
 ) -> PartitionImage | None:
-    """The partition as the move begins; None if it is there already. A move under way is replaced by this one."""
+    """The partition as the move begins; None if it is there, or on the way. Another move is replaced by this one."""
     origin = origin_of(partition)
     check_target(target, live, origin, observers_of(target))
-    if tuple(target) == partition.replicas and not partition.reassigning:
+    if tuple(target) == target_of(partition):
         return None
     replicas = (*target, *(replica for replica in origin if replica not in target))
     return _with_replicas(

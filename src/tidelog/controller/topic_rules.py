@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.controller.placement import Assignment, place
+from tidelog.controller.observers import observers_among, place_with_observers
 from tidelog.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidelog.controller.image import ClusterImage, TopicImage
+    from tidelog.controller.placement import Assignment
 
 NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -65,7 +66,13 @@ def check_free(name: str, image: ClusterImage) -> None:
 
 
 def plan_assignment(
-    spec: TopicSpec, image: ClusterImage, *, default_partitions: int, default_replication_factor: int, start: int
+    spec: TopicSpec,
+    image: ClusterImage,
+    *,
+    default_partitions: int,
+    default_replication_factor: int,
+    start: int,
+    observer_racks: Sequence[str] = (),
 ) -> Assignment:
     """The replicas of each partition of a topic to be created."""
     if spec.assignment:
@@ -74,7 +81,7 @@ def plan_assignment(
                 ErrorCode.INVALID_REQUEST,
                 "give either a replica assignment or a number of partitions and a replication factor, not both",
             )
-        return _explicit_assignment(spec.assignment, image, first_partition=0)
+        return _explicit_assignment(spec.assignment, image, observer_racks, first_partition=0)
     partitions = default_partitions if spec.partitions == BROKER_DEFAULT else spec.partitions
     factor = default_replication_factor if spec.replication_factor == BROKER_DEFAULT else spec.replication_factor
     if partitions <= 0:
@@ -82,11 +89,16 @@ def plan_assignment(
     if factor <= 0:
         raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} must be at least 1")
     _check_amount(partitions)
-    return place(image.racks(), partitions, factor, start=start)
+    return place_with_observers(image.racks(), partitions, factor, observer_racks, start=start)
 
 
 def plan_growth(
-    topic: TopicImage, count: int, explicit: Sequence[Sequence[int]] | None, image: ClusterImage
+    topic: TopicImage,
+    count: int,
+    explicit: Sequence[Sequence[int]] | None,
+    image: ClusterImage,
+    *,
+    observer_racks: Sequence[str] = (),
 ) -> Assignment:
     """The replicas of the partitions to be added, so that the topic has `count` of them."""
     have = len(topic.partitions)
@@ -102,10 +114,10 @@ def plan_growth(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{count - have} partitions are added, but replicas were given for {len(explicit)}",
             )
-        return _explicit_assignment(dict(enumerate(explicit, have)), image, first_partition=have)
+        return _explicit_assignment(dict(enumerate(explicit, have)), image, observer_racks, first_partition=have)
     factor = len(topic.partitions[0].replicas)
     start = topic.partitions[0].replicas[0]
-    return place(image.racks(), count - have, factor, start=start, first_partition=have)
+    return place_with_observers(image.racks(), count - have, factor, observer_racks, start=start, first_partition=have)
 
 
 def _check_amount(added: int) -> None:
@@ -117,8 +129,13 @@ def _check_amount(added: int) -> None:
 
 
 def _explicit_assignment(
-    assignment: Mapping[int, Sequence[int]], image: ClusterImage, *, first_partition: int
+    assignment: Mapping[int, Sequence[int]],
+    image: ClusterImage,
+    observer_racks: Sequence[str],
+    *,
+    first_partition: int,
 ) -> Assignment:
+    racks = dict(image.racks())
     expected = range(first_partition, first_partition + len(assignment))
     if sorted(assignment) != list(expected):
         raise _bad_assignment(f"partitions must be numbered {expected.start} to {expected.stop - 1} without gaps")
@@ -133,6 +150,8 @@ def _explicit_assignment(
         unknown = [broker for broker in replicas if broker not in image.brokers]
         if unknown:
             raise _bad_assignment(f"partition {partition} names brokers that are not there: {unknown}")
+        if len(observers_among(replicas, racks, observer_racks)) == len(replicas):
+            raise _bad_assignment(f"all replicas of partition {partition} would be observers, and none could lead")
     return tuple(tuple(assignment[partition]) for partition in expected)
 
 
