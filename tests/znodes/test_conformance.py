@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import uvloop
+from zookeeper_cases import Told, end_session_elsewhere
 
 from tidelog.clock import SystemClock
 from tidelog.znodes.embedded import EmbeddedHome, EmbeddedSession
@@ -39,6 +40,7 @@ from tidelog.znodes.store import (
     WatchEvent,
     ZnodeStore,
 )
+from tidelog.znodes.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -47,11 +49,13 @@ if TYPE_CHECKING:
     Scenario = Callable[["Home"], Awaitable[None]]
     Runner = Callable[[Scenario], None]
 
-WAIT_SECONDS = 30
-
 
 class Home(Protocol):
     """One store, empty at first, that several sessions can share."""
+
+    @property
+    def revives(self) -> bool:
+        """Whether a session that expired is followed by another one."""
 
     async def connect(self) -> ZnodeStore: ...
 
@@ -62,6 +66,8 @@ class Home(Protocol):
 
 
 class EmbeddedUnderTest:
+    revives = False
+
     def __init__(self, home: EmbeddedHome) -> None:
         self.home = home
 
@@ -76,14 +82,39 @@ class EmbeddedUnderTest:
         await self.home.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-uvloop"])
+class ZooKeeperUnderTest:
+    revives = True
+
+    def __init__(self, connect_string: str) -> None:
+        self.connect_string = connect_string
+        self.sessions: list[ZnodeStore] = []
+
+    async def connect(self) -> ZnodeStore:
+        session = await open_zookeeper(self.connect_string, session_timeout_ms=20_000, connection_timeout_ms=30_000)
+        self.sessions.append(session)
+        return session
+
+    async def expire(self, session: ZnodeStore) -> None:
+        await end_session_elsewhere(session)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(session.close() for session in self.sessions))
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite-uvloop", "zookeeper", "zookeeper-uvloop"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
     """Runs a scenario against one home of the store."""
-    file = None if request.param == "memory" else tmp_path / "znodes"
     loop_factory = uvloop.new_event_loop if request.param.endswith("uvloop") else None
+    zookeeper = request.getfixturevalue("own_root") if request.param.startswith("zookeeper") else None
+    file = None if request.param == "memory" else tmp_path / "znodes"
+
+    async def open_home() -> Home:
+        if zookeeper is not None:
+            return ZooKeeperUnderTest(zookeeper)
+        return EmbeddedUnderTest(await EmbeddedHome.open(file, SystemClock()))
 
     async def with_home(scenario: Scenario) -> None:
-        home = EmbeddedUnderTest(await EmbeddedHome.open(file, SystemClock()))
+        home = await open_home()
         try:
             await scenario(home)
         finally:
@@ -91,23 +122,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         yield lambda scenario: runner.run(with_home(scenario))
-
-
-class Told:
-    """A watch or listener that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[object] = asyncio.Queue()
-
-    def __call__(self, news: object) -> None:
-        self.queue.put_nowait(news)
-
-    async def next(self) -> object:
-        return await asyncio.wait_for(self.queue.get(), WAIT_SECONDS)
-
-    @property
-    def idle(self) -> bool:
-        return self.queue.empty()
 
 
 def test_create_get_set_delete(run: Runner) -> None:
@@ -568,8 +582,20 @@ def test_the_first_to_create_wins(run: Runner) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("how", ["close", "expire"])
-def test_an_ended_session_says_so_and_refuses_everything(run: Runner, how: str) -> None:
+async def refusals_of(store: ZnodeStore) -> None:
+    for refused in (
+        store.create("/a"),
+        store.get("/"),
+        store.get_many(["/"]),
+        store.exists("/"),
+        store.children("/"),
+        store.multi([Create("/a")]),
+    ):
+        with pytest.raises(SessionExpired):
+            await refused
+
+
+def test_a_closed_session_says_so_and_refuses_everything(run: Runner) -> None:
     async def scenario(home: Home) -> None:
         store = await home.connect()
         states = [store.state]
@@ -577,22 +603,44 @@ def test_an_ended_session_says_so_and_refuses_everything(run: Runner, how: str) 
         store.add_listener(told)
         store.add_listener(removed)
         store.remove_listener(removed)
-        await (store.close() if how == "close" else home.expire(store))
+        await store.close()
         assert await told.next() is SessionState.LOST
         states.append(store.state)
         assert states == [SessionState.CONNECTED, SessionState.LOST]
         assert removed.idle
-        for refused in (
-            store.create("/a"),
-            store.get("/"),
-            store.get_many(["/"]),
-            store.exists("/"),
-            store.children("/"),
-            store.multi([Create("/a")]),
-        ):
-            with pytest.raises(SessionExpired):
-                await refused
+        await refusals_of(store)
         await store.close()
+        assert told.idle
+
+    run(scenario)
+
+
+def test_an_expired_session_says_so_and_ends_or_begins_anew(run: Runner) -> None:
+    async def scenario(home: Home) -> None:
+        store = await home.connect()
+        await store.create("/mine", ephemeral=True)
+        first, told, watch = store.session_id, Told(), Told()
+        await store.exists("/mine", watch=watch)
+        seen: list[object] = []
+
+        def remember(state: SessionState) -> None:
+            # What a listener does at once, it does while nothing else has happened yet.
+            seen.append((state, store.session_id == first))
+            told(state)
+
+        store.add_listener(remember)
+        await home.expire(store)
+        while await told.next() is not SessionState.LOST:
+            pass
+        assert (SessionState.LOST, True) in seen
+        assert watch.idle
+        if home.revives:
+            assert await told.next() is SessionState.CONNECTED
+            assert store.session_id not in (0, first)
+            assert await store.exists("/mine") is None
+            assert await store.create("/mine", ephemeral=True) == "/mine"
+        else:
+            await refusals_of(store)
         assert told.idle
 
     run(scenario)

@@ -2,9 +2,10 @@
 
 ZnodeError
  +-- NoNode  NodeExists  BadVersion  NotEmpty  NoChildrenForEphemerals  BadArguments  TooLarge     the request's fault
+ +-- NotAllowed                                  the node is protected from us
  +-- MultiError                                  one operation of a multi failed, so none was done
  +-- ConnectionLost                              the answer was lost: the write may have happened or not
- +-- SessionExpired                              ephemerals and watches are gone: open a new session
+ +-- SessionExpired                              ephemerals and watches are gone; see store.py for what comes after
  +-- StoreFull                                   nothing was written; it may be tried again when there is room
  +-- StoreUnavailable                            the store cannot be opened, or failed for good
       +-- StoreInUse  StoreDamaged
@@ -46,6 +47,10 @@ class NotEmpty(_PathError):
 
 class NoChildrenForEphemerals(_PathError):
     problem = "the parent is ephemeral, so it can have no children"
+
+
+class NotAllowed(_PathError):
+    problem = "its ACL does not let us do that: check that tidelog.zookeeper.digest is that of whoever created it"
 
 
 class BadArguments(ZnodeError):

@@ -294,19 +294,18 @@ class ZooKeeperServers:
                 preexec_fn=None if self._outlive else _end_with_parent,  # noqa: PLW1509 - one system call, no locks
             )
         self._children[number] = child
-        self._pid_file(number).write_text(f"{child.pid}\n", encoding="ascii")
+        self._pid_file(number).write_text(f"{child.pid} {_started_at(child.pid)}\n", encoding="ascii")
 
     def _pid(self, number: int) -> int | None:
         child = self._children.get(number)
         if child is not None:
             return child.pid if child.poll() is None else None
         try:
-            pid = int(self._pid_file(number).read_text(encoding="ascii"))
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid, started_at = map(int, self._pid_file(number).read_text(encoding="ascii").split())
         except (OSError, ValueError):
             return None
-        # The number may by now belong to another process. That of one which has ended has no command any more.
-        return pid if str(self._settings_file(number)).encode() in command else None
+        # The number may by now belong to another process.
+        return pid if _started_at(pid) == started_at else None
 
     def _wait_for_end(self, number: int, deadline: float) -> bool:
         while self._pid(number) is not None:
@@ -371,6 +370,19 @@ def _free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise LauncherError(f"found no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _started_at(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did. None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name of the program comes before these, in parentheses, and may contain anything.
+    state, *fields = stat.rpartition(")")[2].split()
+    threads, started_at = int(fields[16]), int(fields[18])
+    # Its first thread may have ended while others still hold its ports.
+    return None if state in "ZX" and threads <= 1 else started_at
 
 
 def _end_with_parent() -> None:

@@ -9,6 +9,11 @@ Promises of every home of the store:
 - Watches are void once the session is SUSPENDED or LOST: what changed meanwhile is not told, so read and set them anew.
 - SUSPENDED means that the session may or may not still exist: whoever leads by an ephemeral node stops acting.
   LOST means that it and its ephemeral nodes are gone.
+- While SUSPENDED every request fails with ConnectionLost, at once, and so do those that are under way when it begins:
+  wait for CONNECTED, which tells that the session still exists. While LOST they fail with SessionExpired.
+- No request that was started in one session happens in another.
+- After LOST, a home that is elsewhere begins a new session by itself and tells it as CONNECTED, with another
+  `session_id`. There is none after `close`, nor in a home that is part of this process: it ends with its session.
 """
 
 from __future__ import annotations
@@ -117,12 +122,14 @@ Operation = Create | SetData | Delete | Check
 OperationResult = str | Stat | None
 
 
-def check_operations(operations: Sequence[Operation]) -> None:
-    """Raises BadArguments or TooLarge for what no home of the store accepts, whatever the tree holds."""
+def check_operations(operations: Sequence[Operation], prefix_bytes: int = 0) -> None:
+    """Raises BadArguments or TooLarge for what no home of the store accepts, whatever the tree holds. `prefix_bytes`
+    is what the home puts before each path."""
     size = 0
     for operation in operations:
-        check_path(operation.path, sequential=isinstance(operation, Create) and operation.sequential)
-        size += len(operation.path) + _OPERATION_OVERHEAD_BYTES
+        path = operation.path
+        check_path(path, sequential=isinstance(operation, Create) and operation.sequential)
+        size += (len(path) if path.isascii() else len(path.encode())) + prefix_bytes + _OPERATION_OVERHEAD_BYTES
         if isinstance(operation, (Create, SetData)):
             size += len(operation.data)
     if size > REQUEST_MAX_BYTES:
@@ -135,7 +142,7 @@ class ZnodeStore(ABC):
     @property
     @abstractmethod
     def session_id(self) -> int:
-        """Never 0, and never that of an earlier session."""
+        """Never 0, and never that of an earlier session. While LOST, that of the session which was lost."""
 
     @property
     @abstractmethod
@@ -159,7 +166,9 @@ class ZnodeStore(ABC):
         make_parents: bool = False,
     ) -> str:
         """Creates a node and returns its path, which ends in ten digits if sequential. Raises NodeExists, NoNode (no
-        parent), NoChildrenForEphemerals."""
+        parent), NoChildrenForEphemerals.
+
+        Parents that are missing come into being together with the node; it counts as started when that is known."""
 
     @abstractmethod
     async def get(self, path: str, *, watch: Watch | None = None) -> tuple[bytes, Stat]:
