@@ -32,6 +32,7 @@ MAY_OPEN_FILES = {
     "src/tidelog/storage/fs.py": "the one module of the broker that opens files of the log",
     "src/tidelog/znodes": "the embedded store keeps its own files",
     "src/tidelog/config": "reads the properties file it is given",
+    "src/tidelog/local_cluster": "keeps what is known of its processes, and reads their logs",
     "src/tidelog/cli": "reads and writes the files a user names",
     "src/tidelog/testing": "stands in for the outside world",
 }

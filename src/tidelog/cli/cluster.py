@@ -1,4 +1,4 @@
-"""`tidelog cluster`: who is in the cluster, and how full its disks are."""
+"""`tidelog cluster`: who is in the cluster and how full its disks are; and a cluster of one's own on this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidelog.cli.cluster_local import COMMANDS
 from tidelog.cli.options import bootstrap_option, json_option
 from tidelog.cli.output import human_bytes, show_json, show_table
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def cluster() -> None:
-    """Describe the cluster."""
+    """Describe a cluster; start and stop one on this machine."""
+
+
+for _command in COMMANDS:
+    cluster.add_command(_command)
 
 
 @cluster.command()
