@@ -8,7 +8,14 @@ import pytest
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.replication.fetch_sessions import FetchScope, FetchSessions, Wanted
-from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from tidelog.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 
 BY_NAME, BY_ID = 12, 13
 
@@ -102,6 +109,17 @@ def test_an_error_is_told_again_until_it_is_gone_and_then_so_is_the_recovery() -
         assert told(scope, {0: quiet(0, error=3)}) == [0]
         scope = cache.scope(a_request(session_id=scope.session_id, epoch=epoch), BY_NAME, 0)
     assert told(scope, {0: quiet(0)}) == [0]
+
+
+def test_where_to_cut_or_read_instead_is_told_though_nothing_else_has_changed() -> None:
+    cache = sessions()
+    scope = cache.scope(a_request(0, 1, 2), BY_NAME, 0)
+    told(scope, {each: quiet(each) for each in range(3)})
+    scope = cache.scope(a_request(session_id=scope.session_id, epoch=1), BY_NAME, 0)
+    diverged, moved = quiet(0), quiet(1)
+    diverged.diverging_epoch = EpochEndOffset(epoch=1, end_offset=3)
+    moved.preferred_read_replica = 2
+    assert told(scope, {0: diverged, 1: moved, 2: quiet(2)}) == [0, 1]
 
 
 def test_partitions_that_gave_data_go_to_the_back_so_that_none_starves() -> None:

@@ -81,6 +81,23 @@ def test_all_who_may_join_are_proposed_at_once_and_none_while_a_proposal_is_on_i
     assert led.shrinkage(10, 10**6) is None
 
 
+def test_one_that_is_refused_does_not_keep_the_others_out() -> None:
+    led = reign(replace(ROLE, isr=(ME,), replicas=(ME, B, C), observers=()))
+    led.fetched(B, 10, 10, 0)
+    led.fetched(C, 10, 10, 0)
+    proposed = []
+    for _ in range(4):
+        growth = led.growth(10, 10)
+        assert growth is not None
+        proposed.append(growth)
+        led.propose(growth)
+        led.withdraw()
+    assert proposed == [(ME, B, C), (ME, B), (ME, C), (ME, B)]
+    led.propose((ME, C))
+    led.confirm((ME, C))
+    assert led.growth(10, 10) == (ME, C, B)
+
+
 def test_a_newcomer_holds_the_high_watermark_from_its_proposal_on() -> None:
     led = reign(replace(ROLE, isr=(ME,)))
     led.fetched(B, 10, 10, 0)

@@ -1,6 +1,7 @@
 """Fetch (1), v4-18. Reads record batches, waiting for enough of them. Records go from the page cache to the socket.
 
-v7 sessions · v9 leader epochs · v10 zstd · v12 flexible, diverging epochs · v13 topic ids · v15 replica state
+v7 sessions · v9 leader epochs · v10 zstd · v11 racks: consumers may read from followers · v12 flexible, diverging
+epochs · v13 topic ids · v15 replica state · v16 addresses of new leaders
 """
 
 from __future__ import annotations
@@ -8,18 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.handlers import replica_fetch
+from tidelog.handlers.fetch_reply import empty, name_leader, refused, shape, size_of, topic_name
 from tidelog.handlers.handler import Answer, Context, Handler, Waiting
 from tidelog.records.compression import Codec
 from tidelog.records.header import HEADER_SIZE, peek
 from tidelog.replication.fetch_sessions import TOPIC_IDS_SINCE
+from tidelog.replication.nearest import nearest
 from tidelog.replication.waiting import FetchWait
-from tidelog.wire.messages.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from tidelog.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from tidelog.replication.fetch_sessions import FetchScope, Wanted
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 CONSUMER = -1
 ZSTD_SINCE = 10
+RACKS_SINCE = 11
+RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
+"""The last part of the name by which Kafka's configuration asks for it."""
 
 
 class _Reading:
@@ -45,16 +46,18 @@ class _Reading:
 
 def handle(ctx: Context, req: FetchRequest) -> Answer[FetchResponse]:
     services = ctx.services
-    if req.replica_id != CONSUMER or req.replica_state.replica_id != CONSUMER:
-        return _refused(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has no followers"))
+    if req.replica_state.replica_id != CONSUMER:
+        return replica_fetch.handle(ctx, req, req.replica_state.replica_id, req.replica_state.replica_epoch)
+    if req.replica_id != CONSUMER:
+        return replica_fetch.handle(ctx, req, req.replica_id, -1)
     try:
         scope = services.fetch_sessions.scope(req, ctx.version, services.clock.now_ms())
     except BrokerError as error:
-        return _refused(error)
+        return refused(error)
     reading = _read(ctx, req, scope)
     wanted = min(req.min_bytes, _response_bytes_max(ctx, req))
     if reading.urgent or reading.bytes_read >= wanted or req.max_wait_ms <= 0 or not scope.wanted:
-        return _reply(scope, reading)
+        return shape(ctx, scope, reading.results)
     return _park(ctx, req, scope, reading, wanted)
 
 
@@ -64,40 +67,46 @@ def _response_bytes_max(ctx: Context, req: FetchRequest) -> int:
 
 def _read(ctx: Context, req: FetchRequest, scope: FetchScope) -> _Reading:
     reading = _Reading()
-    committed_only = req.isolation_level == READ_COMMITTED
     left = _response_bytes_max(ctx, req)
     for wanted in scope.wanted:
+        partition: Partition | None = None
         try:
-            data = _read_partition(ctx, wanted, reading, left, committed_only=committed_only)
-            left -= _size(data)
-            reading.bytes_read += _size(data)
+            topic = topic_name(ctx, wanted.topic_id) if ctx.version >= TOPIC_IDS_SINCE else wanted.topic
+            partition = ctx.services.replicas.get(topic, wanted.partition)
+            data = _read_partition(ctx, req, wanted, partition, reading, left)
+            size = size_of(data)
+            left -= size
+            reading.bytes_read += size
         except BrokerError as error:
             reading.urgent = True
-            data = _empty(wanted.partition, error.code)
+            data = empty(wanted.partition, error)
+            name_leader(ctx, data, partition)
         reading.results.append((wanted, data))
     return reading
 
 
 def _read_partition(
-    ctx: Context, wanted: Wanted, reading: _Reading, left: int, *, committed_only: bool
+    ctx: Context, req: FetchRequest, wanted: Wanted, partition: Partition, reading: _Reading, left: int
 ) -> PartitionData:
-    services = ctx.services
-    topic = wanted.topic
-    if ctx.version >= TOPIC_IDS_SINCE:
-        topic = services.image.topic_by_id(wanted.topic_id).name
-    partition = services.replicas.get(topic, wanted.partition)
-    partition.check_leader(wanted.current_leader_epoch)
-    log = partition.log
+    led_here = partition.leader == ctx.services.broker_id
+    if led_here or ctx.version < RACKS_SINCE:
+        partition.check_leader(wanted.current_leader_epoch)
+    else:
+        _check_follower(partition, wanted)
+    committed_only = req.isolation_level == READ_COMMITTED
     data = PartitionData(
         partition_index=wanted.partition,
         error_code=0,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        log_start_offset=log.log_start_offset,
+        log_start_offset=partition.log.log_start_offset,
         aborted_transactions=[] if committed_only else None,
         records=b"",
     )
     if wanted.last_fetched_epoch >= 0 and _diverged(partition, wanted, data):
+        reading.urgent = True
+        return data
+    if req.rack_id and led_here and _nearer_replica(ctx, req.rack_id, partition, wanted, data):
         reading.urgent = True
         return data
     reading.partitions.append(partition)
@@ -114,14 +123,35 @@ def _read_partition(
     return data
 
 
+def _check_follower(partition: Partition, wanted: Wanted) -> None:
+    """A follower serves what it knows to be safe. What it has beyond that is for later, not out of range."""
+    partition.check_replica(wanted.current_leader_epoch)
+    if partition.high_watermark < wanted.fetch_offset <= partition.log.log_end_offset:
+        raise BrokerError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition.topic_partition} is known to be safe up to {partition.high_watermark} here: try again",
+        )
+
+
 def _diverged(partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
     """Whether the reader's log has taken another course than ours: it must cut back before it reads on (KIP-595)."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+    diverging = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+    if diverging is None:
         return False
-    if end_offset < 0 or epoch < 0:
-        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no leader epoch up to {wanted.last_fetched_epoch} is known")
-    data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+    return True
+
+
+def _nearer_replica(ctx: Context, rack: str, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
+    """Whether a consumer should rather read in its own rack; then it is told where."""
+    services = ctx.services
+    if not services.config.replica_selector_class.endswith(RACK_AWARE_SELECTOR):
+        return False
+    racks = {broker_id: rack for broker_id, _endpoint, rack in services.image.endpoints(ctx.listener)}
+    replica = nearest(rack, services.broker_id, racks, partition.readable_followers(), wanted.fetch_offset)
+    if replica == services.broker_id:
+        return False
+    data.preferred_read_replica = replica
     return True
 
 
@@ -131,7 +161,7 @@ def _park(ctx: Context, req: FetchRequest, scope: FetchScope, reading: _Reading,
     def answer() -> None:
         timer.cancel()
         wait.give_up()
-        waiting.complete(_reply(scope, _read(ctx, req, scope)))
+        waiting.complete(shape(ctx, scope, _read(ctx, req, scope).results))
 
     def forget() -> None:
         timer.cancel()
@@ -143,35 +173,6 @@ def _park(ctx: Context, req: FetchRequest, scope: FetchScope, reading: _Reading,
     timer = ctx.services.loop.call_later(req.max_wait_ms / 1000, answer)
     waiting: Waiting[FetchResponse] = Waiting(forget)
     return waiting
-
-
-def _reply(scope: FetchScope, reading: _Reading) -> FetchResponse:
-    topics: list[FetchableTopicResponse] = []
-    for wanted, data in scope.select(reading.results):
-        last = topics[-1] if topics else None
-        if last is None or last.topic != wanted.topic or last.topic_id != wanted.topic_id:
-            last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
-            topics.append(last)
-        last.partitions.append(data)
-    return FetchResponse(throttle_time_ms=0, session_id=scope.session_id, responses=topics)
-
-
-def _refused(error: BrokerError) -> FetchResponse:
-    return FetchResponse(throttle_time_ms=0, error_code=error.code, responses=[])
-
-
-def _empty(partition: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
-    )
-
-
-def _size(data: PartitionData) -> int:
-    records = data.records
-    if isinstance(records, bytes) or records is None:
-        return 0
-    assert not isinstance(records, bytearray | memoryview)
-    return records.size
 
 
 HANDLER = Handler(FetchRequest, FetchResponse, versions=(4, 18), handle=handle)

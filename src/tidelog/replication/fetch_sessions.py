@@ -39,6 +39,8 @@ class Wanted:
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    log_start_offset: int = -1
+    """Of a follower's own log."""
     told_high_watermark: int = -1
     told_log_start: int = -1
 
@@ -52,7 +54,8 @@ class Wanted:
             self.told_high_watermark = -1
             return True
         told = self.told_high_watermark == data.high_watermark and self.told_log_start == data.log_start_offset
-        if told and not data.records:
+        elsewhere = data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+        if told and not data.records and not elsewhere:
             return False
         self.told_high_watermark = data.high_watermark
         self.told_log_start = data.log_start_offset
@@ -168,6 +171,7 @@ def wanted_partitions(request: FetchRequest) -> list[Wanted]:
             part.partition_max_bytes,
             part.current_leader_epoch,
             part.last_fetched_epoch,
+            part.log_start_offset,
         )
         for topic in request.topics
         for part in topic.partitions
@@ -181,6 +185,7 @@ def _update(partitions: dict[PartitionKey, Wanted], request: FetchRequest) -> No
         known.max_bytes = new.max_bytes
         known.current_leader_epoch = new.current_leader_epoch
         known.last_fetched_epoch = new.last_fetched_epoch
+        known.log_start_offset = new.log_start_offset
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             partitions.pop((topic.topic or topic.topic_id, partition), None)

@@ -41,7 +41,9 @@ class Follower:
         "broker_epoch",
         "caught_up_ms",
         "end_offset",
+        "in_sync",
         "joining",
+        "refusals",
         "start_offset",
     )
 
@@ -53,6 +55,10 @@ class Follower:
         """Of which life of its broker all this is known."""
         self.caught_up_ms = caught_up_ms
         """When it last had all that the leader had then."""
+        self.in_sync = False
+        """Whether it is, or is proposed to be."""
+        self.refusals = 0
+        """How often the controller would not have it in sync."""
         self.joining = False
         """Not in sync, but close behind: it is waited for, or it would never catch up with a busy leader."""
         self._asked_ms = LONG_AGO_MS

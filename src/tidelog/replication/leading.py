@@ -69,7 +69,10 @@ class Leading:
         return follower
 
     def growth(self, leader_end: int, high_watermark: int) -> tuple[int, ...] | None:
-        """The in-sync replicas with all who may join them; None if nobody may now."""
+        """The in-sync replicas with all who may join them; None if nobody may now.
+
+        Who was refused is proposed alone, the least refused first: it must not keep the others out.
+        """
         if self.in_sync.pending or len(self.in_sync.committed) > len(self.followers):
             return None
         newcomers = tuple(
@@ -79,6 +82,10 @@ class Leading:
             and may_join(follower, high_watermark, self.epoch_start)
             and not 0 <= self._bounds.messages < leader_end - follower.end_offset
         )
+        if newcomers and all(self.followers[each].refusals for each in newcomers):
+            newcomers = (min(newcomers, key=lambda each: self.followers[each].refusals),)
+        else:
+            newcomers = tuple(each for each in newcomers if not self.followers[each].refusals)
         return self.in_sync.committed + newcomers if newcomers else None
 
     def shrinkage(self, leader_end: int, now_ms: int) -> tuple[int, ...] | None:
@@ -99,9 +106,16 @@ class Leading:
         self._put(self.in_sync.propose(isr))
 
     def confirm(self, isr: tuple[int, ...]) -> None:
+        for each in isr:
+            if each in self.followers:
+                self.followers[each].refusals = 0
         self._put(self.in_sync.confirm(isr))
 
     def withdraw(self) -> None:
+        """The controller refused. It does not say because of whom."""
+        for each in self.in_sync.proposed or ():
+            if each in self.followers and each not in self.in_sync.committed:
+                self.followers[each].refusals += 1
         self._put(self.in_sync.withdraw())
 
     def _put(self, in_sync: InSync) -> None:
@@ -115,8 +129,8 @@ class Leading:
         maximal = self.in_sync.maximal
         chosen = []
         for each, follower in self.followers.items():
-            in_sync = each in maximal
-            follower.joining = follower.joining and not in_sync
-            if in_sync or follower.joining:
+            follower.in_sync = each in maximal
+            follower.joining = follower.joining and not follower.in_sync
+            if follower.in_sync or follower.joining:
                 chosen.append(follower)
         self._waited_for = tuple(chosen)

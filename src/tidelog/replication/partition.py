@@ -114,8 +114,9 @@ class Partition:
         self._produce_waits: deque[tuple[int, ProduceWait]] = deque()
         self._flush_waits: deque[tuple[int, ProduceWait]] = deque()
         """For an fsync here, whoever else has the records."""
-        self._fetch_waits: set[FetchWait] = set()
-        self._end_waits: set[FetchWait] = set()
+        # Dictionaries, for they keep their order: whoever waited longer is answered first.
+        self._fetch_waits: dict[FetchWait, None] = {}
+        self._end_waits: dict[FetchWait, None] = {}
         """Of followers, who read to the log's end."""
         if self._durable and log.flushed_offset < log.log_end_offset:
             # Recovered from the page cache of a killed process: real, but not yet safe from a power failure.
@@ -366,6 +367,11 @@ class Partition:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no followers here")
         return self._leading.follower(replica_id)
 
+    def readable_followers(self) -> list[tuple[int, Follower]]:
+        """Those from whom consumers may be told to read: in sync, or observers. Others could lag more and more."""
+        followers = self._leading.followers if self._leading is not None else {}
+        return [(each, found) for each, found in followers.items() if each in self.isr or each in self.observers]
+
     def check_lag(self, now_ms: int) -> None:
         """Has those proposed for removal who have not kept up."""
         leading = self._leading
@@ -405,7 +411,9 @@ class Partition:
 
     # --- following ---
 
-    def followed(self, records: bytes | memoryview, high_watermark: int, log_start: int, now_ms: int) -> int:
+    def followed(
+        self, records: bytes | bytearray | memoryview, high_watermark: int, log_start: int, now_ms: int
+    ) -> int:
         """Takes what the leader sent: records, and what it knows. Gives how many bytes were taken.
 
         `now_ms` is the time of day.
@@ -464,12 +472,12 @@ class Partition:
         return divergence.leaders_answer(last_fetched_epoch, fetch_offset, own_end)
 
     def watch(self, wait: FetchWait) -> None:
-        self._fetch_waits.add(wait)
+        self._fetch_waits[wait] = None
         wait.partitions.append(self)
 
     def watch_end(self, wait: FetchWait) -> None:
         """As `watch`, for a follower: it need not wait until records are safe."""
-        self._end_waits.add(wait)
+        self._end_waits[wait] = None
         wait.partitions.append(self)
 
     def wake_readers(self) -> None:
@@ -478,8 +486,8 @@ class Partition:
             wait.wake()
 
     def unwatch(self, wait: FetchWait) -> None:
-        self._fetch_waits.discard(wait)
-        self._end_waits.discard(wait)
+        self._fetch_waits.pop(wait, None)
+        self._end_waits.pop(wait, None)
 
     # --- changes from outside ---
 

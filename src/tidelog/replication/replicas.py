@@ -10,6 +10,7 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.replication.isr import DEFAULT_BOUNDS
 from tidelog.replication.partition import Partition
 from tidelog.replication.role import Role
+from tidelog.replication.throttle import Allowance
 from tidelog.replication.waiting import FollowerFetches
 from tidelog.types import ZERO_TOPIC_ID
 
@@ -68,6 +69,8 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._follower_fetches: dict[int, FollowerFetches] = {}
+        self.leader_allowance = Allowance()
+        """What may be sent to throttled replicas."""
         self.watchers: dict[str, LeadershipWatcher] = {}
         """By topic: who is told when this broker comes to lead one of its partitions, or loses it."""
         self.following: Following | None = None
@@ -161,7 +164,7 @@ class Replicas:
 
     def _tell(self, partition: Partition, *, led: bool, new_reign: bool) -> None:
         place = partition.topic_partition
-        if self.following:
+        if self.following is not None:
             if partition.follows:
                 self.following.follow(partition)
             else:
@@ -171,7 +174,7 @@ class Replicas:
                 if replica != self._local_id:
                     self.fetches_of(replica).expect_news(self.now_ms())
         watcher = self.watchers.get(place.topic)
-        if watcher and partition.leads != led:
+        if watcher is not None and partition.leads != led:
             if partition.leads:
                 watcher.leads(partition)
             else:
@@ -184,10 +187,10 @@ class Replicas:
             if delete and topic_partition in self._store.logs:
                 self._store.delete(topic_partition)
             return
-        if self.following:
+        if self.following is not None:
             self.following.unfollow(topic_partition)
         watcher = self.watchers.get(topic_partition.topic)
-        if watcher and partition.leads:
+        if watcher is not None and partition.leads:
             watcher.loses(partition)
         if delete:
             self._names.pop(partition.log.topic_id, None)
@@ -220,7 +223,7 @@ class Replicas:
             partition.check_lag(now_ms)
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        if self.proposals:
+        if self.proposals is not None:
             self.proposals.propose(partition, isr)
 
     def fetches_of(self, replica_id: int) -> FollowerFetches:

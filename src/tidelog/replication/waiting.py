@@ -90,7 +90,7 @@ class FollowerFetches:
     __slots__ = ("_hurry_until_ms", "_waits")
 
     def __init__(self) -> None:
-        self._waits: set[FetchWait] = set()
+        self._waits: dict[FetchWait, None] = {}
         self._hurry_until_ms = -(2**62)
 
     def expect_news(self, now_ms: int) -> None:
@@ -104,8 +104,8 @@ class FollowerFetches:
         return min(wish_ms, HURRIED_WAIT_MS) if now_ms < self._hurry_until_ms else wish_ms
 
     def watch(self, wait: FetchWait) -> None:
-        self._waits.add(wait)
+        self._waits[wait] = None
         wait.partitions.append(self)
 
     def unwatch(self, wait: FetchWait) -> None:
-        self._waits.discard(wait)
+        self._waits.pop(wait, None)
