@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.image import ClusterImage
     from tidelog.controller.producer_ids import ProducerIds
+    from tidelog.controller.runtime import Controller
     from tidelog.controller.settings import Settings
     from tidelog.controller.topics import Topics
     from tidelog.coordinators.coordinator import Coordinator
@@ -124,6 +125,8 @@ class Services:
     blocking: Executor
     """For work that holds no loop: the C calls in it release the GIL."""
     served: dict[int, Handler[Any, Any]]
+    controller: Controller | None = None
+    """This broker's part in controlling the cluster: it reigns, or waits until it may."""
     inter_broker_listener: str = ""
     """The name of the listener by which brokers reach each other."""
     cluster_secret: bytes = b""
