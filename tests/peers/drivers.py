@@ -11,6 +11,9 @@ records travel as lines of JSON in which bytes are base64 and null is null:
                    [--timeout-ms N]
         prints   what `produce` reads, with "offset", and "timestamp_type" where the client tells it
         needs no group; ends with status 3 when fewer than N records came in time
+    driver load --bootstrap B --topic T --partitions N --name NAME           (Java)
+        sends NAME:SEQUENCE:filling to the partitions in turn, idempotent and acks=all, until its input ends
+        prints   {"partition": 0, "sequence": 7, "offset": 12}, with "error" instead of "offset" when it gave up
     driver subscribe --bootstrap B --group G --topic T ...           (Java)
         is a member of a group until SIGTERM: options and lines are those of tests/groups/member.py
     driver admin ACTION --bootstrap B ...           (Java and franz-go)

@@ -15,7 +15,7 @@ public final class Driver {
 
     private static int run(String[] args) {
         if (args.length == 0) {
-            System.err.println("name a command: produce, consume, subscribe or admin");
+            System.err.println("name a command: produce, consume, load, subscribe or admin");
             return EXIT_FAILED;
         }
         String[] rest = Arrays.copyOfRange(args, 1, args.length);
@@ -26,6 +26,9 @@ public final class Driver {
                     return 0;
                 case "consume":
                     return Consume.run(new Options(rest)) ? 0 : EXIT_TOO_FEW;
+                case "load":
+                    Load.run(new Options(rest));
+                    return 0;
                 case "subscribe":
                     Subscribe.run(new Options(rest));
                     return 0;
