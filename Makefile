@@ -5,10 +5,11 @@ PYTEST := $(PYTHON) -m pytest
 WORKERS ?= 2
 KILLS ?= 50
 FUZZ_SECONDS ?= 60
+SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill check format bench bench-compaction bench-groups fuzz lock clean
+.PHONY: help setup demo test test-peers test-kill check format bench bench-compaction bench-groups fuzz sim lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -56,6 +57,9 @@ bench-groups: .venv/ready ## Measure very many consumer groups on one broker, an
 fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
 	scripts/setup fuzz
 	for target in fuzz/fuzz_*.py; do $(PYTHON) $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+sim: .venv/ready ## Simulate a cluster under faults for SEEDS seeds, or replay one: make sim SEED=17
+	$(PYTHON) -m tidelog.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 lock: ## Pin the newest allowed versions of all dependencies
 	scripts/lock

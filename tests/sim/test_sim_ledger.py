@@ -12,7 +12,7 @@ FIRST, SECOND, THIRD = BatchId(0, 3, 1, 11), BatchId(3, 5, 1, 12), BatchId(5, 6,
 
 def ledger(*promised: BatchId) -> PartitionLedger:
     found = PartitionLedger(TopicPartition("t", 0))
-    found.promise(1, promised)
+    found.promise(1, 1, promised)
     return found
 
 
@@ -53,7 +53,7 @@ def test_what_is_promised_stays_so() -> None:
     book = ledger(FIRST, SECOND)
     assert book.end_offset == 5
     with pytest.raises(Violation, match="promised before"):
-        book.promise(2, [SECOND._replace(crc=99)])
+        book.promise(2, 1, [SECOND._replace(crc=99)])
     assert book.find(4) == SECOND
     assert book.find(5) is None
     assert book.is_promised(FIRST)
@@ -77,3 +77,11 @@ def test_a_mirror_is_cut_at_batches() -> None:
     assert log.end_offset == 3
     assert log.cut(0) == [FIRST]
     assert log.end_offset == 0
+
+
+def test_a_leader_must_have_what_was_promised_before_its_epoch() -> None:
+    book = ledger(FIRST, SECOND)
+    book.promise(2, 2, [THIRD])
+    assert book.promised_before(1) == 0
+    assert book.promised_before(2) == 5
+    assert book.promised_before(3) == 6

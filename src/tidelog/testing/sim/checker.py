@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.znodes.tree import Changes
 
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+_TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 _READ_BYTES = 1 << 20
 NOBODY = -1
 
@@ -36,6 +37,8 @@ class Replica(Protocol):
 
     @property
     def partitions(self) -> Iterable[Partition]: ...
+
+    def has_log(self, topic_partition: TopicPartition) -> bool: ...
 
 
 class _Seen(NamedTuple):
@@ -52,9 +55,11 @@ class Checker:
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
         self.mirrors: dict[tuple[int, TopicPartition], Mirror] = {}
         self.states: dict[TopicPartition, nodes.PartitionState] = {}
+        self.assignments: dict[str, nodes.TopicAssignment] = {}
         self.unclean: set[str] = set()
         """Topics that may lose what was promised: their leaders may be elected uncleanly."""
         self._seen: dict[tuple[int, TopicPartition], _Seen] = {}
+        self._held: dict[int, int] = {}
         self._reigns: set[tuple[TopicPartition, int]] = set()
         self._controller_epoch = 0
         self.violation: Violation | None = None
@@ -70,7 +75,9 @@ class Checker:
     def look_at(self, replica: Replica) -> None:
         """Called after each step that `replica` took."""
         broker_id = replica.broker_id
+        count = 0
         for partition in replica.partitions:
+            count += 1
             log = partition.log
             seen = _Seen(
                 log.log_end_offset,
@@ -84,6 +91,17 @@ class Checker:
             if seen != before:
                 self._seen[key] = seen
                 self._changed(broker_id, partition, before, seen)
+        if count < self._held.get(broker_id, 0):
+            self._forget_deleted(replica)
+        self._held[broker_id] = count
+
+    def _forget_deleted(self, replica: Replica) -> None:
+        """A partition was moved away: what comes back one day is another log."""
+        for key in [each for each in self.mirrors if each[0] == replica.broker_id]:
+            if not replica.has_log(key[1]):
+                self._world.note(replica.broker_id, f"{key[1]} is deleted")
+                del self.mirrors[key]
+                self._seen.pop(key, None)
 
     def restarted(self, broker_id: int, logs: Iterable[Log], *, lossy: bool) -> None:
         """A broker has opened its logs. After a lossy stop they may hold less than before; else exactly as much."""
@@ -109,7 +127,7 @@ class Checker:
         if before and same_reign and high_watermark < before.high_watermark:
             self._broken(ledger, f"the high watermark of leader {broker_id} fell: {before} {seen}")
         if leads and high_watermark > ledger.end_offset:
-            ledger.promise(broker_id, mirror.between(ledger.end_offset, high_watermark))
+            ledger.promise(broker_id, seen.leader_epoch, mirror.between(ledger.end_offset, high_watermark))
         if not before or high_watermark != before.high_watermark:
             if high_watermark > ledger.end_offset:
                 self._broken(ledger, f"broker {broker_id} has a high watermark beyond what was promised: {seen}")
@@ -122,7 +140,7 @@ class Checker:
         if (ledger.topic_partition, epoch) in self._reigns:
             return
         self._reigns.add((ledger.topic_partition, epoch))
-        missing = ledger.missing_in(mirror)
+        missing = ledger.missing_in(mirror, ledger.promised_before(epoch))
         if missing and ledger.topic_partition.topic not in self.unclean:
             self._broken(ledger, f"broker {broker_id} leads in epoch {epoch}, but {missing}")
 
@@ -166,6 +184,8 @@ class Checker:
                 if epoch < self._controller_epoch:
                     self.fail(f"the controller epoch fell from {self._controller_epoch} to {epoch}")
                 self._controller_epoch = epoch
+            elif match := _TOPIC.fullmatch(path):
+                self.assignments[match[1]] = nodes.TopicAssignment.decode(path, node.data)
             elif match := _STATE.fullmatch(path):
                 topic_partition = TopicPartition(match[1], int(match[2]))
                 self._state_changed(topic_partition, nodes.PartitionState.decode(path, node.data))

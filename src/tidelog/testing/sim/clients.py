@@ -43,6 +43,7 @@ class ClusterClient:
         self.stopping = False
         self._brokers = list(brokers)
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._newest_epochs: dict[TopicPartition, int] = {}
         self._send = world.network.sender(name, self.loop, "client", REQUEST_TIMEOUT_S)
 
     async def ask(self, broker_id: int, request: Message) -> Any:
@@ -77,8 +78,12 @@ class ClusterClient:
                 continue
             self.topic_ids[topic.name] = topic.topic_id
             for part in topic.partitions:
+                key = TopicPartition(topic.name, part.partition_index)
+                # As real clients do: a broker that lives in the past must not lead us back there (KIP-320).
+                if part.leader_epoch < self._newest_epochs.get(key, 0):
+                    continue
+                self._newest_epochs[key] = part.leader_epoch
                 if part.leader_id != NO_LEADER:
-                    key = TopicPartition(topic.name, part.partition_index)
                     self._leaders[key] = (part.leader_id, part.leader_epoch)
 
     async def create_topic(

@@ -130,13 +130,14 @@ class Faults:
         """Mostly short of a session's timeout, sometimes well past it."""
         return self._chance.choice((self._chance.uniform(0.05, 2.0), self._chance.uniform(2.0, 15.0)))
 
+    def _lossy(self) -> Forget:
+        return self._chance.choice((Forget.SOMETHING, Forget.EVERYTHING))
+
     # -- processes ----------------------------------------------------------------------------------------------
 
     async def _kill(self, broker: Broker) -> None:
         if broker.running:
-            broker.kill(
-                self._chance.choice((Forget.SOMETHING, Forget.EVERYTHING)) if self._plan.synced else Forget.NOTHING
-            )
+            broker.kill(self._lossy() if self._plan.synced else Forget.NOTHING)
             await asyncio.sleep(self._lasting_s())
             broker.start()
 
@@ -202,7 +203,7 @@ class Faults:
         if self._plan.synced:
             await self._kill(broker)
             return
-        await self._alone(broker, lambda: broker.kill(self._chance.choice((Forget.SOMETHING, Forget.EVERYTHING))))
+        await self._alone(broker, lambda: broker.kill(self._lossy()))
 
     async def _wipe(self, broker: Broker) -> None:
         await self._alone(broker, broker.wipe)

@@ -74,6 +74,8 @@ class PartitionLedger:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.promised: list[BatchId] = []
+        self._promised_in: list[int] = []
+        """The epoch of the leader that promised each."""
         self._leaders: dict[int, int] = {}
         self._written: dict[tuple[int, int], BatchId] = {}
 
@@ -97,12 +99,23 @@ class PartitionLedger:
         if before is not None and (batch.base_offset < before.next_offset or batch.epoch < before.epoch):
             self._broken(f"broker {broker_id} holds {batch} after {before}")
 
-    def promise(self, broker_id: int, batches: Sequence[BatchId]) -> None:
+    def promise(self, broker_id: int, epoch: int, batches: Sequence[BatchId]) -> None:
         """A leader's high watermark has passed these, which are the next after what was promised before."""
         for batch in batches:
             if batch.base_offset < self.end_offset:
                 self._broken(f"broker {broker_id} promises {batch}, but {self.promised[-1]} was promised before")
             self.promised.append(batch)
+            self._promised_in.append(epoch)
+
+    def promised_before(self, epoch: int) -> int:
+        """The end of what leaders of earlier epochs have promised: whoever leads in `epoch` must have that.
+
+        A broker may hear late that it was made leader, when a later one has already promised more.
+        """
+        for batch, promised_in in zip(reversed(self.promised), reversed(self._promised_in), strict=True):
+            if promised_in < epoch:
+                return batch.next_offset
+        return 0
 
     def between(self, start: int, end: int) -> list[BatchId]:
         first = bisect_left(self.promised, start + 1, key=lambda batch: batch.next_offset)

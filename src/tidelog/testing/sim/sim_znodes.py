@@ -134,7 +134,7 @@ class SimSession(ZnodeStore):
         def resume() -> bool:
             return self._ensemble.resume_session(wire, session_id)
 
-        if session_id == _NO_SESSION:
+        if session_id == _NO_SESSION or self._state is SessionState.LOST:
             self._begin(wire)
         else:
             self._ensemble.ask(wire, resume, partial(self._on_resumed, wire))
@@ -146,7 +146,6 @@ class SimSession(ZnodeStore):
         if outcome is True:
             self._turn(SessionState.CONNECTED)
         else:
-            self._session_id = _NO_SESSION
             self._turn(SessionState.LOST)
             self._begin(wire)
 
@@ -171,7 +170,9 @@ class SimSession(ZnodeStore):
         """Raises what the question raises at the other end; ConnectionLost; SessionExpired."""
         if self._closed or self._state is SessionState.LOST:
             raise SessionExpired("the session with the coordination store has ended")
-        if self._state is SessionState.SUSPENDED or not self._wire.up:
+        if self._state is SessionState.CONNECTED and not self._wire.up:
+            self._suspend()
+        if self._state is SessionState.SUSPENDED:
             raise ConnectionLost("there is no connection to the coordination store")
         future: asyncio.Future[object] = self._loop.create_future()
         self._pending[future] = None

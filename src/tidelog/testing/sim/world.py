@@ -33,6 +33,8 @@ class World:
         self.timeline = Timeline()
         self.trace = Trace(echo)
         self.loops: list[SimLoop] = []
+        self.caretaker = self.new_loop("caretaker")
+        """A loop that is never stopped, for those who look after machines."""
         ether = self.new_loop("network")
         self.network = SimNetwork(self.timeline, ether, self.trace, self.chance.stream("network"))
         self.ensemble = Ensemble(self.timeline, self.new_loop("zookeeper"), self.network, SimClock(self.timeline))
