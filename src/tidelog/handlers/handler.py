@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 from tidelog.handlers.reply_cache import EncodedReply, ReplyCache
 from tidelog.handlers.session import Session
+from tidelog.replication.fencing import Fencing
 from tidelog.wire.declare import Message
 
 if TYPE_CHECKING:
@@ -131,6 +132,10 @@ class Services:
     """The name of the listener by which brokers reach each other."""
     cluster_secret: bytes = b""
     """What only brokers of this cluster know."""
+    fencing: Fencing = field(default_factory=Fencing)
+    """Which controller's requests count."""
+    metadata_changed: Callable[[tuple[str, ...]], None] = lambda _deleted: None
+    """Called when the controller has told of topics, with the names of those that are gone."""
     replies: ReplyCache = field(default_factory=ReplyCache)
 
     @property

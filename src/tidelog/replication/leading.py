@@ -39,6 +39,10 @@ class Leading:
         self.followers = {each: known.get(each) or Follower() for each in role.replicas if each != self._local_id}
         self._choose_whom_to_wait_for()
 
+    def observe(self, observers: tuple[int, ...]) -> None:
+        self._observers = frozenset(observers)
+        self._choose_whom_to_wait_for()
+
     def safe_end(self, own_end: int) -> int:
         return safe_end(own_end, self._waited_for)
 
@@ -130,7 +134,7 @@ class Leading:
         chosen = []
         for each, follower in self.followers.items():
             follower.in_sync = each in maximal
-            follower.joining = follower.joining and not follower.in_sync
+            follower.joining = follower.joining and self._may_ever_join(each)
             if follower.in_sync or follower.joining:
                 chosen.append(follower)
         self._waited_for = tuple(chosen)

@@ -169,6 +169,13 @@ class Partition:
             self._commit.request(self)
         self._refresh_high_watermark()
 
+    def observe(self, observers: tuple[int, ...]) -> None:
+        """Takes which of the replicas are observers from now on."""
+        self.observers = observers
+        if self._leading is not None:
+            self._leading.observe(observers)
+            self._refresh_high_watermark()
+
     def _forget_unwritten_reigns(self) -> None:
         """A reign here that wrote nothing is unknown to others: the next records belong to somebody else's."""
         log = self.log

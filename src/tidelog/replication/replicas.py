@@ -75,6 +75,9 @@ class Replicas:
         """By topic: who is told when this broker comes to lead one of its partitions, or loses it."""
         self.following: Following | None = None
         self.proposals: IsrProposals | None = None
+        self.observers_of: Callable[[Partition], tuple[int, ...]] | None = None
+        """Which replicas of a partition are observers, by its topic's settings and brokers' racks. Without it, those
+        whom roles name."""
         self.knows: Callable[[str, int], bool] = lambda _topic, _partition: False
         """Whether the cluster has a partition that is not here: then others should be asked for it."""
 
@@ -93,6 +96,11 @@ class Replicas:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {partition} of topic {topic!r}"
             )
         return found
+
+    def leader_epoch_of(self, topic_partition: TopicPartition) -> int | None:
+        """Of the role in a partition; None without one."""
+        found = self._partitions.get(topic_partition)
+        return None if found is None else found.leader_epoch
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Of a topic that a role was given for, perhaps before the cluster's image knows it."""
@@ -130,6 +138,7 @@ class Replicas:
             partition.configure(config)
         if not partition.become(role, self.now_ms()):
             return False
+        self._refresh_observers(partition)
         self._tell(partition, led=led, new_reign=role.leader_epoch != reign)
         return True
 
@@ -209,12 +218,23 @@ class Replicas:
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
                 partition.configure(config)
+                self._refresh_observers(partition)
 
     # --- in-sync replicas ---
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: by these, followers are late or not."""
         return round(self._clock.monotonic() * 1000)
+
+    def refresh_observers(self) -> None:
+        """Brokers have come, or racks have changed."""
+        if self.observers_of is not None:
+            for partition in self._partitions.values():
+                self._refresh_observers(partition)
+
+    def _refresh_observers(self, partition: Partition) -> None:
+        if self.observers_of is not None and (partition.observers or partition.log.config.tidelog_observer_racks):
+            partition.observe(self.observers_of(partition))
 
     def check_lag(self) -> None:
         """Has followers proposed for removal who have not kept up, in all partitions led here."""
