@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from tidelog.client.admin import Admin
 from tidelog.local_cluster.ports import HOST, scattered_ports
+from tidelog.net.address import Address
 from tidelog.testing.broker_process import BrokerProcess
 from tidelog.testing.cluster_logs import difference
 from tidelog.testing.cluster_view import ClusterView, view_of
 from tidelog.testing.eventually import eventually
+from tidelog.testing.raw_client import RawClient
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from tidelog.testing.cluster_network import ClusterNetwork
     from tidelog.testing.cluster_view import PartitionView
 
 T = TypeVar("T")
@@ -52,6 +55,17 @@ QUICK_SETTINGS = {
 }
 
 
+class _Broker(BrokerProcess):
+    """A broker that is started through another command, which becomes it."""
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, str], prefix: Sequence[str]) -> None:
+        super().__init__(data_dir, settings, ready_within_s=PATIENCE_S, stopped_within_s=PATIENCE_S)
+        self._prefix = prefix
+
+    def _command(self) -> list[str]:
+        return [*self._prefix, *super()._command()]
+
+
 class ClusterProcesses:
     def __init__(
         self,
@@ -61,8 +75,10 @@ class ClusterProcesses:
         settings: Mapping[str, str] = {},
         *,
         racks: Sequence[str] = (),
+        network: ClusterNetwork | None = None,
     ) -> None:
-        """`zookeeper` is host:port,... of servers that run. Settings are of all brokers, over QUICK_SETTINGS."""
+        """`zookeeper` is host:port,... of servers that run. Settings are of all brokers, over QUICK_SETTINGS.
+        With a network the brokers live in that, else on this machine's own."""
         self.zookeeper_connect = f"{zookeeper}/cluster-{uuid.uuid4().hex[:12]}"
         replicas = min(3, brokers)
         common = {
@@ -75,22 +91,22 @@ class ClusterProcesses:
             **QUICK_SETTINGS,
             **settings,
         }
+        self.addresses = (
+            {number: Address(HOST, port) for number, port in enumerate(scattered_ports(brokers), start=1)}
+            if network is None
+            else {number: network.address(number) for number in range(1, brokers + 1)}
+        )
         self._brokers: dict[int, BrokerProcess] = {}
-        for number, port in enumerate(scattered_ports(brokers), start=1):
-            own = {"broker.id": str(number), "listeners": f"PLAINTEXT://{HOST}:{port}"}
+        for number, address in self.addresses.items():
+            own = {"broker.id": str(number), "listeners": f"PLAINTEXT://{address}"}
             if racks:
                 own["broker.rack"] = racks[(number - 1) % len(racks)]
-            self._brokers[number] = BrokerProcess(
-                directory / f"broker-{number}",
-                {**common, **own},
-                ready_within_s=PATIENCE_S,
-                stopped_within_s=PATIENCE_S,
-            )
-        self.ports = {
-            number: int(each.settings["listeners"].rpartition(":")[2]) for number, each in self._brokers.items()
-        }
+            prefix = [] if network is None else network.enter(number)
+            self._brokers[number] = _Broker(directory / f"broker-{number}", {**common, **own}, prefix)
         self._down = set(self._brokers)
         self._paused: set[int] = set()
+        self.apart: set[int] = set()
+        """Brokers whose view of the cluster does not count, since they are cut off from it."""
 
     @property
     def numbers(self) -> list[int]:
@@ -98,12 +114,12 @@ class ClusterProcesses:
 
     @property
     def awake(self) -> list[int]:
-        """The brokers that are to run: neither paused nor ended by order."""
-        return [number for number in self._brokers if number not in self._paused | self._down]
+        """The brokers that are to run and to be one cluster: neither paused, nor ended by order, nor cut off."""
+        return [number for number in self._brokers if number not in self._paused | self._down | self.apart]
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{HOST}:{port}" for port in self.ports.values())
+        return ",".join(str(address) for address in self.addresses.values())
 
     def broker(self, number: int) -> BrokerProcess:
         return self._brokers[number]
@@ -159,9 +175,13 @@ class ClusterProcesses:
 
     # Asking
 
+    def connect(self, number: int, *, timeout_s: float = 20.0) -> RawClient:
+        """A connection to one broker that sends exactly what it is told."""
+        return RawClient(self.addresses[number].port, self.addresses[number].host, timeout_s=timeout_s)
+
     def view(self, number: int | None = None) -> ClusterView:
         """How a broker sees the cluster; any broker, unless one is named."""
-        return view_of(self.ports[self.awake[0] if number is None else number])
+        return view_of(self.addresses[self.awake[0] if number is None else number])
 
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int = -1, settings: Mapping[str, str] = {}

@@ -9,7 +9,9 @@ from tidelog.types import TopicPartition
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from tidelog.net.address import Address
 
 _METADATA_VERSION = 12
 _ANSWER_WITHIN_S = 5.0
@@ -36,12 +38,11 @@ class ClusterView(NamedTuple):
         return [number for number, partition in self.of(topic).items() if partition.leader == broker]
 
 
-def view_of(port: int, topics: Iterable[str] | None = None) -> ClusterView:
-    """Asks the broker on `port`. OSError when it does not answer."""
-    with RawClient(port, timeout_s=_ANSWER_WITHIN_S) as client:
+def view_of(address: Address) -> ClusterView:
+    """Asks the broker there. OSError when it does not answer."""
+    with RawClient(address.port, address.host, timeout_s=_ANSWER_WITHIN_S) as client:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         reply = client.call(request, _METADATA_VERSION, MetadataResponse)
-    wanted = None if topics is None else set(topics)
     return ClusterView(
         reply.controller_id,
         frozenset(broker.node_id for broker in reply.brokers),
@@ -53,7 +54,7 @@ def view_of(port: int, topics: Iterable[str] | None = None) -> ClusterView:
                 frozenset(partition.isr_nodes),
             )
             for topic in reply.topics
-            if topic.name is not None and (wanted is None or topic.name in wanted)
+            if topic.name is not None
             for partition in topic.partitions
         },
     )
