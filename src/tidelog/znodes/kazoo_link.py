@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 _FIRST_RETRY_S = 0.05
 _RETRY_MAX_S = 1.0
 _REVIVE_AFTER_S = 1.0
+_ANSWER_MIN_S = 1.0
 
 logger = logging.getLogger(__name__)
 _kazoo_logger = logging.getLogger("tidelog.znodes.kazoo")
-# What it says in detail contains the password, and costs time for each request.
-_kazoo_logger.setLevel(logging.INFO)
+# It tells of each attempt to connect, and in detail of each request, with passwords. The session says what matters.
+_kazoo_logger.setLevel(logging.ERROR)
 
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -63,7 +64,10 @@ class Link:
         self._turns_heard = 0
         """The same, as the loop knows them."""
         self._closing = False
-        self._handler = _InOrderHandler(thread_ended=lambda: self._inbox.put(self._on_end))
+        self._handler = _InOrderHandler(
+            answer_within_s=max(_ANSWER_MIN_S, session_timeout_ms / 1000 / 3),
+            thread_ended=lambda: self._inbox.put(self._on_end),
+        )
         self._client: Any = KazooClient(
             hosts=",".join(servers),
             timeout=session_timeout_ms / 1000,
@@ -180,8 +184,9 @@ class _InOrderHandler(SequentialThreadingHandler):  # type: ignore[misc]
     the thread that read them from the connection, which is short work: they only go on to the event loop.
     """
 
-    def __init__(self, thread_ended: Callable[[], None]) -> None:
+    def __init__(self, answer_within_s: float, thread_ended: Callable[[], None]) -> None:
         super().__init__()
+        self._answer_within_s = answer_within_s
         self.failures: dict[str, str] = {}
         self._thread_ended = thread_ended
 
@@ -226,7 +231,14 @@ class _InOrderHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """kazoo's own makes and closes an epoll descriptor each time, several times for each request."""
+        """kazoo's own makes and closes an epoll descriptor each time, several times for each request.
+
+        It reads from one alone when it waits for the answer to its greeting, or for the rest of a message. A server
+        that is just starting may take a connection and forget it, and kazoo would wait for as long as the session
+        lasts: better to try again while it still does.
+        """
+        if timeout is not None and not writers and len(readers) == 1:
+            timeout = min(timeout, self._answer_within_s)
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)

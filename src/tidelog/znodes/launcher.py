@@ -7,7 +7,7 @@ They are Apache ZooKeeper's own, run by Java from the jars inside the pyspark pa
 is in their directory: whoever opens it again, in this process or another one, sees the same servers under the same
 ports, running or not, with the data they had. Servers are numbered from 1, as ZooKeeper numbers them.
 
-They end with the thread that started them, however it ends, unless they are told to outlive it.
+They end with the process that started them, however it ends, unless they are told to outlive it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import ctypes
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,6 +50,8 @@ _SESSION_TIMEOUT_MAX_MS = 600_000
 _PREALLOCATED_KB = 1024
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_LAUNCHES = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-launch")
+"""The kernel ends a server with the thread that started it: this one stays to the end of the process."""
 _SYSTEM_CLOCK = SystemClock()
 
 _LOG_SETTINGS = """\
@@ -187,6 +191,10 @@ class ZooKeeperServers:
 
     def serves(self, number: int) -> bool:
         """Whether a server answers requests: it runs and, as one of several, belongs to a majority."""
+        return self.role(number) is not None
+
+    def role(self, number: int) -> str | None:
+        """leader, follower or standalone; None for a server that does not serve."""
         try:
             with socket.create_connection((_HOST, self._ports[number - 1].client), _ANSWER_WITHIN_S) as connection:
                 connection.sendall(b"srvr")
@@ -194,8 +202,9 @@ class ZooKeeperServers:
                 while chunk := connection.recv(4096):
                     answer += chunk
         except OSError:
-            return False
-        return b"\nMode: " in answer
+            return None
+        mode = re.search(rb"^Mode: (\w+)", answer, re.MULTILINE)
+        return mode[1].decode() if mode else None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -283,7 +292,8 @@ class ZooKeeperServers:
             str(self._settings_file(number)),
         ]
         with self.log_file(number).open("ab") as log:
-            child = subprocess.Popen(  # noqa: S603 - our own command
+            child = _LAUNCHES.submit(
+                subprocess.Popen,
                 command,
                 cwd=self._home(number),
                 stdin=subprocess.DEVNULL,
@@ -291,8 +301,8 @@ class ZooKeeperServers:
                 stderr=log,
                 # Ctrl-C is for whoever started the servers, who then stops them in order.
                 start_new_session=True,
-                preexec_fn=None if self._outlive else _end_with_parent,  # noqa: PLW1509 - one system call, no locks
-            )
+                preexec_fn=None if self._outlive else _end_with_parent,
+            ).result()
         self._children[number] = child
         self._pid_file(number).write_text(f"{child.pid} {_started_at(child.pid)}\n", encoding="ascii")
 

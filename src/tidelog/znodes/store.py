@@ -18,6 +18,7 @@ Promises of every home of the store:
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,14 +210,22 @@ class ZnodeStore(ABC):
         A large subtree takes several multis, so a reader may see half of it, and an interrupted deletion is to be
         repeated. It fails like any multi when somebody else changes the subtree meanwhile.
         """
-        found = [path]
-        for parent in found:
-            try:
-                found += [child_of(parent, name) for name in await self.children(parent)]
-            except NoNode:
-                if parent == path:
-                    return False
+        level = [path]
+        found: list[str] = []
+        while level:
+            nodes = await self.get_many(level)
+            there = [(each, node) for each, node in zip(level, nodes, strict=True) if node is not None]
+            found += [each for each, _ in there]
+            parents = [each for each, (_, stat) in there if stat.num_children]
+            names = await asyncio.gather(*(self._children_or_none(parent) for parent in parents))
+            level = [child_of(parent, name) for parent, below in zip(parents, names, strict=True) for name in below]
         deletions = [Delete(each) for each in reversed(found)]
-        for start in range(0, len(deletions), _DELETIONS_PER_MULTI):
-            await self.multi(deletions[start : start + _DELETIONS_PER_MULTI])
-        return True
+        portions = range(0, len(deletions), _DELETIONS_PER_MULTI)
+        await asyncio.gather(*(self.multi(deletions[start : start + _DELETIONS_PER_MULTI]) for start in portions))
+        return bool(found)
+
+    async def _children_or_none(self, path: str) -> list[str]:
+        try:
+            return await self.children(path)
+        except NoNode:
+            return []

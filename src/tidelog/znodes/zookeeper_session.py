@@ -7,6 +7,7 @@ request for many nodes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 _NODES_PER_READ = 100
 _CLOSED_WITHIN_S = 10.0
+_SESSION_ID_MASK = (1 << 64) - 1
+"""Tools show session ids as hexadecimal numbers without a sign."""
+
+logger = logging.getLogger(__name__)
 
 
 class ZooKeeperSession(ZnodeStore):
@@ -208,8 +213,8 @@ class ZooKeeperSession(ZnodeStore):
 
     async def close(self) -> None:
         if not self._closed:
-            self._turn(SessionState.LOST)
             self._closed = True
+            self._turn(SessionState.LOST)
             await self._link.close(_CLOSED_WITHIN_S)
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -311,20 +316,24 @@ class ZooKeeperSession(ZnodeStore):
         if state is self._state:
             return
         self._state = state
-        if state is not SessionState.CONNECTED:
-            lost = state is SessionState.LOST
-            failure = (
-                SessionExpired("the session with ZooKeeper has ended")
-                if lost
-                else ConnectionLost("the connection to ZooKeeper broke: what was asked may have happened or not")
-            )
-            failed = [*self._in_flight, *self._waiting]
-            self._in_flight.clear()
-            self._waiting.clear()
-            for request in failed:
-                request.settle(None, failure)
+        if state is SessionState.CONNECTED:
+            logger.info("session %#x with ZooKeeper: connected", self._session_id & _SESSION_ID_MASK)
+        elif state is SessionState.SUSPENDED:
+            logger.warning("the connection to ZooKeeper broke: trying %s", ", ".join(self._ensemble.servers))
+            self._fail_all(ConnectionLost("the connection to ZooKeeper broke: what was asked may have happened or not"))
+        else:
+            if not self._closed:
+                logger.warning("session %#x with ZooKeeper has expired", self._session_id & _SESSION_ID_MASK)
+            self._fail_all(SessionExpired("the session with ZooKeeper has ended"))
         for listener in list(self._listeners):
             self._loop.call_soon(listener, state)
+
+    def _fail_all(self, failure: ZnodeError) -> None:
+        failed = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        for request in failed:
+            request.settle(None, failure)
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
