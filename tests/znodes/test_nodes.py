@@ -17,6 +17,7 @@ from tidelog.znodes.nodes import (
     BrokerRegistration,
     ControllerClaim,
     GroupMember,
+    MirroredGroup,
     PartitionState,
     ProducerIdBlock,
     TopicAssignment,
@@ -29,6 +30,7 @@ from tidelog.znodes.nodes import (
     encode_config_change,
     encode_integer,
     encode_isr_changes,
+    encode_owner,
 )
 
 if TYPE_CHECKING:
@@ -138,12 +140,42 @@ def test_the_rest() -> None:
     }
 
 
+def test_a_member_that_subscribes_by_pattern_has_one_in_place_of_topics() -> None:
+    member = GroupMember((), 5, "logs-.*")
+    assert json.loads(member.encode()) == {
+        "version": 1,
+        "subscription": {"logs-.*": 1},
+        "pattern": "white_list",
+        "timestamp": "5",
+    }
+
+
+@pytest.mark.parametrize("member", [GroupMember((), 1), GroupMember(("a", "b"), 2), GroupMember((), 3, "a|b")])
+def test_what_a_member_subscribes_to_is_read_as_it_was_written(member: GroupMember) -> None:
+    assert GroupMember.decode("/m", member.encode()) == member
+
+
+def test_a_member_as_a_consumer_of_old_wrote_it() -> None:
+    data = b'{"version":1,"subscription":{"t":3},"pattern":"static","timestamp":"1400000000000"}'
+    assert GroupMember.decode("/m", data) == GroupMember(("t",), 1_400_000_000_000)
+    with pytest.raises(NodeFormatError, match="one pattern, not 2"):
+        GroupMember.decode("/m", b'{"version":1,"subscription":{"a":1,"b":1},"pattern":"white_list"}')
+
+
+def test_the_coordinator_of_a_mirrored_group_is_named() -> None:
+    assert MirroredGroup(BrokerId(3)).encode() == b'{"version":1,"coordinator":3}'
+    assert MirroredGroup.decode("/g", b'{"version":1,"coordinator":3}') == MirroredGroup(BrokerId(3))
+    assert encode_owner("c-1") == b"c-1"
+
+
 DECODERS: list[Callable[[str, bytes], object]] = [
     BrokerRegistration.decode,
     TopicAssignment.decode,
     PartitionState.decode,
     ControllerClaim.decode,
     ProducerIdBlock.decode,
+    GroupMember.decode,
+    MirroredGroup.decode,
     decode_config_change,
     decode_cluster_id,
 ]

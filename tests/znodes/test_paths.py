@@ -27,6 +27,8 @@ from tidelog.znodes.path_rules import check_path, child_of, name_of, parent_of
         (paths.group_member("g", "c-1"), "/consumers/g/ids/c-1"),
         (paths.partition_owner("g", "t", 0), "/consumers/g/owners/t/0"),
         (paths.group_offset("g", "t", 0), "/consumers/g/offsets/t/0"),
+        (paths.group_owners("g"), "/consumers/g/owners"),
+        (paths.group_offsets("g"), "/consumers/g/offsets"),
         (paths.group("a/b"), "/consumers/a%2Fb"),
         (paths.group(".."), "/consumers/%2E%2E"),
     ],
@@ -50,6 +52,12 @@ def test_any_group_and_member_name_stays_in_its_place(group_id: str, member_id: 
         check_path(path)
     assert path.count("/") == 4
     assert parent_of(parent_of(path)) == paths.group(group_id)
+    assert paths.group_named(paths.group(group_id).rpartition("/")[2]) == group_id
+
+
+@pytest.mark.parametrize("name", ["a b", "%zz", "%2f", "%FF"])
+def test_a_name_that_no_group_has_is_known(name: str) -> None:
+    assert paths.group_named(name) is None
 
 
 @given(st.lists(st.text("abc.é", min_size=1, max_size=5).filter(lambda name: name.strip(".")), min_size=1, max_size=4))

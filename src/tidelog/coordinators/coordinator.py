@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidelog.coordinators.placement import partition_for
 from tidelog.coordinators.runtime import Shard, ShardRuntime
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Shard)
 
 
+class Onlooker(Protocol):
+    """Somebody who shows elsewhere what the coordinator stores."""
+
+    def follow(self, partition: int, log: StateLog) -> StateLog:
+        """A partition is taken over. The coordinator uses the log that is given back."""
+
+    def resign(self, partition: int) -> None: ...
+
+
 class Coordinator(Generic[S]):
     def __init__(
         self, topic: str, make_shard: Callable[[], S], partitions: Callable[[], int | None], clock: Clock
@@ -27,6 +36,8 @@ class Coordinator(Generic[S]):
         self._partitions = partitions
         self._clock = clock
         self._shards: dict[int, ShardRuntime[S]] = {}
+        self.onlooker: Onlooker | None = None
+        """To be set before the first partition is taken over."""
 
     def __iter__(self) -> Iterator[ShardRuntime[S]]:
         return iter(self._shards.values())
@@ -34,12 +45,16 @@ class Coordinator(Generic[S]):
     def lead(self, partition: int, log: StateLog) -> None:
         """Takes over a partition: its state is loaded, and served from then on."""
         self.resign(partition)
+        if self.onlooker is not None:
+            log = self.onlooker.follow(partition, log)
         self._shards[partition] = ShardRuntime(f"{self.topic}-{partition}", self._make_shard, log, self._clock)
 
     def resign(self, partition: int) -> None:
         runtime = self._shards.pop(partition, None)
         if runtime is not None:
             runtime.close()
+            if self.onlooker is not None:
+                self.onlooker.resign(partition)
 
     def close(self) -> None:
         for partition in list(self._shards):

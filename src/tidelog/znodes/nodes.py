@@ -240,17 +240,52 @@ def encode_isr_changes(partitions: list[TopicPartition]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """/consumers/G/ids/M: what a member of a group subscribes to."""
+    """/consumers/G/ids/M: what a member subscribes to, as consumers told it before brokers kept groups."""
 
     topics: tuple[str, ...]
     timestamp_ms: int
+    pattern: str = ""
+    """A regular expression that topics must match, if the member named none; `topics` is empty then."""
 
     def encode(self) -> bytes:
         return encode_json(
             {
                 "version": 1,
-                "subscription": dict.fromkeys(self.topics, 1),
-                "pattern": "static",
+                "subscription": {self.pattern: 1} if self.pattern else dict.fromkeys(self.topics, 1),
+                "pattern": _BY_PATTERN if self.pattern else _BY_NAME,
                 "timestamp": str(self.timestamp_ms),
             }
         )
+
+    @classmethod
+    def decode(cls, node: str, data: bytes) -> GroupMember:
+        payload = Payload(node, data, (1,))
+        names = payload.keys("subscription")
+        timestamp_ms = payload.integer("timestamp", -1)
+        if payload.text("pattern", _BY_NAME) == _BY_NAME:
+            return cls(names, timestamp_ms)
+        if len(names) != 1:
+            raise NodeFormatError(f"{node}: a subscription by pattern must have one pattern, not {len(names)}")
+        return cls((), timestamp_ms, names[0])
+
+
+_BY_NAME, _BY_PATTERN = "static", "white_list"
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredGroup:
+    """/consumers/G of a group that its coordinator mirrors there. Not Kafka's: its consumers leave the node empty."""
+
+    broker_id: BrokerId
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "coordinator": self.broker_id})
+
+    @classmethod
+    def decode(cls, node: str, data: bytes) -> MirroredGroup:
+        return cls(BrokerId(Payload(node, data, (1,)).integer("coordinator")))
+
+
+def encode_owner(member_id: str) -> bytes:
+    """/consumers/G/owners/T/P holds the id of the member that reads the partition."""
+    return member_id.encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
@@ -99,6 +99,12 @@ def group(group_id: str) -> str:
     return f"{CONSUMERS}/{_one_name(group_id)}"
 
 
+def group_named(name: str) -> str | None:
+    """The group whose node has this name below /consumers; None if `group` would never give it that name."""
+    group_id = unquote(name)
+    return group_id if _one_name(group_id) == name else None
+
+
 def group_members(group_id: str) -> str:
     return f"{group(group_id)}/ids"
 
@@ -108,9 +114,17 @@ def group_member(group_id: str, member_id: str) -> str:
     return f"{group(group_id)}/ids/{_one_name(member_id)}"
 
 
+def group_owners(group_id: str) -> str:
+    return f"{group(group_id)}/owners"
+
+
 def partition_owner(group_id: str, topic_name: str, number: int) -> str:
     """Ephemeral: the member that reads the partition."""
     return f"{group(group_id)}/owners/{topic_name}/{number}"
+
+
+def group_offsets(group_id: str) -> str:
+    return f"{group(group_id)}/offsets"
 
 
 def group_offset(group_id: str, topic_name: str, number: int) -> str:

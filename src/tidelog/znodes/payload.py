@@ -67,6 +67,13 @@ class Payload:
             raise self._wrong(field, "an object of texts", value)
         return value
 
+    def keys(self, field: str) -> tuple[str, ...]:
+        """The names in an object, whatever they stand for."""
+        value = self._field(field, None)
+        if not isinstance(value, dict):
+            raise self._wrong(field, "an object", value)
+        return tuple(value)
+
     def integer_lists(self, field: str, default: dict[str, list[int]] | None = None) -> dict[int, tuple[int, ...]]:
         """An object whose keys are numbers and whose values are lists of numbers."""
         value = self._field(field, default)
