@@ -8,7 +8,7 @@ import threading
 
 from tidelog.znodes.kazoo_link import Inbox, _InOrderHandler, _Wakeups
 
-FOREVER = 1e9
+FOREVER = 100_000.0
 
 
 def handler() -> _InOrderHandler:
