@@ -329,9 +329,11 @@ class Cluster:
 
     @property
     def controller(self) -> Controller:
-        """The one that reigns."""
-        (reigning,) = (each.controller for each in self.members.values() if each.controller.is_controller)
-        return reigning
+        """The one that reigns. Raises LookupError if not exactly one does."""
+        reigning = self.reigning()
+        if len(reigning) != 1:
+            raise LookupError(f"these reign: {reigning}")
+        return self.members[reigning.pop()].controller
 
     def reigning(self) -> set[int]:
         """Those who think that they do."""

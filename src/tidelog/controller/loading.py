@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidelog.controller.image import NO_LEADER, BrokerImage, Endpoint, PartitionImage, TopicImage
+from tidelog.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 from tidelog.controller.transitions import fresh_partition
 from tidelog.types import LeaderEpoch, TopicPartition
 from tidelog.znodes import nodes, paths
@@ -118,14 +118,12 @@ def _add_partition(
     except NodeFormatError as error:
         logger.error("%s has no leader until its node is mended: %s", topic_partition, error)
         state = nodes.PartitionState(nodes.NO_LEADER, LeaderEpoch(0), (), 0)
-    # A crash may have come between the change of a topic's replicas and that of a partition's state.
-    isr = tuple(replica for replica in state.isr if replica in replicas)
     loaded.changed_at[topic_partition] = stat.mzxid
     topic.partitions.append(
         PartitionImage(
             replicas,
-            isr,
-            state.leader if state.leader in isr else NO_LEADER,
+            tuple(state.isr),
+            state.leader,
             state.leader_epoch,
             stat.version,
             adding=tuple(node.adding.get(number, ())),

@@ -101,13 +101,17 @@ class Settings:
         """Takes up the dynamic settings of brokers, or of all of them, as they are stored now."""
         wanted = [resource for resource in resources if resource == CLUSTER_DEFAULT or resource.isdecimal()]
         found = await self._znodes.get_many([_broker_path(resource) for resource in wanted])
+        changed = False
         for resource, node in zip(wanted, found, strict=True):
             try:
                 own = nodes.decode_config(_broker_path(resource), node[0]) if node else {}
             except NodeFormatError as error:
                 logger.error("dynamic broker settings are left as they are: %s", error)
             else:
+                changed |= self._image.broker_settings.get(resource, {}) != own
                 self._image.broker_settings[resource] = own
+        if not changed:
+            return
         try:
             self._take_up(self._broker_config(self._image.broker_settings))
         except BrokerError as error:

@@ -73,7 +73,7 @@ def settle(
         for number, partition in enumerate(topic.partitions):
             topic_partition = TopicPartition(topic.name, number)
             doubts = doubtful(topic_partition)
-            if partition.leader in live and not doubts and all(replica in live for replica in partition.isr):
+            if not doubts and _in_order(partition, live):
                 continue
             if may_be_unclean is None:
                 may_be_unclean = unclean(topic)
@@ -84,11 +84,18 @@ def settle(
     return moved + shrunk
 
 
+def _in_order(partition: PartitionImage, live: BrokerIds) -> bool:
+    isr, replicas = partition.isr, partition.replicas
+    return partition.leader in isr and all(replica in live and replica in replicas for replica in isr)
+
+
 def _settled(
     partition: PartitionImage, live: BrokerIds, doubts: BrokerIds, shutting_down: BrokerIds, *, unclean: bool
 ) -> PartitionImage | None:
+    # A crash may have come between the change of a topic's replicas and that of a partition's state.
+    live = live & set(partition.replicas)
     trusted = live - doubts
-    if partition.leader in trusted:
+    if partition.leader in trusted and partition.leader in partition.isr:
         isr = tuple(replica for replica in partition.isr if replica in trusted)
         if isr == partition.isr:
             return None
