@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from cluster_double import Cluster, live, until, until_idle
 
+from tidelog.config.alter import Alteration, AlterOperation
 from tidelog.controller.image import NO_LEADER, PartitionImage
 from tidelog.controller.topic_rules import TopicSpec
 from tidelog.errors import BrokerError, ErrorCode
@@ -220,6 +221,33 @@ def test_an_unclean_leader_only_where_configured_and_as_soon_as_it_is() -> None:
         cluster.members[1].settings.learned("careful", {"unclean.leader.election.enable": "true"})
         await cluster.check_agreement()
         assert (of(cluster, 0, "careful").leader, of(cluster, 0, "careful").isr) == (2, (2,))
+
+    live(story)
+
+
+def test_an_unclean_leader_when_it_is_allowed_for_all_topics() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create(assignment={0: [3, 2]})
+        assert await cluster.grow_isr("t", 0, 3) is ErrorCode.NONE
+        await cluster.kill(3)
+        await cluster.settled()
+        assert of(cluster).leader == NO_LEADER
+        allow = [Alteration("unclean.leader.election.enable", AlterOperation.SET, "true")]
+        await cluster.members[1].settings.alter_broker("", allow, replace=False, validate_only=False)
+        await cluster.check_agreement()
+        assert of(cluster).leader == 2
+
+    live(story)
+
+
+def test_a_new_topic_is_not_led_by_a_broker_that_is_about_to_stop() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.controlled_shutdown(2, cluster.members[2].told.epoch)
+        await cluster.create(assignment={0: [2, 3]})
+        await cluster.create("alone", assignment={0: [2]})
+        found = [of(cluster), of(cluster, 0, "alone")]
+        assert [(each.leader, each.isr) for each in found] == [(3, (3,)), (2, (2,))]
+        await cluster.check_agreement()
 
     live(story)
 

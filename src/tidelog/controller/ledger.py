@@ -51,7 +51,7 @@ class Ledger:
                     raise failure
 
     async def confirm(self) -> None:
-        """Raises Deposed if another broker is the controller by now."""
+        """Raises Deposed if another broker is the controller by now. What is read afterwards is not older than this."""
         await self._write_lot([])
 
     async def _write_lot(self, lot: Unit) -> None:

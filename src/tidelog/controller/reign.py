@@ -138,7 +138,8 @@ class Reign:
         self.couriers.wake()
 
     async def load(self) -> LoadedTopics:
-        """Reads the cluster, and gives every partition a live leader before brokers are told of any."""
+        """Reads the cluster. What is read is not older than the claim, whichever server of an ensemble answers."""
+        await self.ledger.confirm()
         self.state.brokers = await load_brokers(self.znodes, self._on_brokers)
         loaded = await load_topics(self.znodes, self.state.brokers)
         self.check()
@@ -246,6 +247,10 @@ class Reign:
         topic.settings = settings
         await self.observe(topic)
         await self.commit_leaders_first(settle(self.state, self.shutting_down, self.unclean, topics=[topic]))
+
+    async def settle(self) -> None:
+        """Gives a leader to every partition that can have one."""
+        await self.commit_leaders_first(settle(self.state, self.shutting_down, self.unclean))
 
     def check_broker(self, broker_id: int, broker_epoch: int) -> None:
         """Refuses a broker that is not registered, or speaks from an earlier life."""

@@ -140,6 +140,7 @@ class Controller:
     async def start(self) -> None:
         """Stands for the controllership, once. To be called when this broker is registered."""
         self._settings.on_topic_settings = self._topic_settings_changed
+        self._settings.on_broker_settings = self._broker_settings_changed
         self._znodes.add_listener(self._on_session)
         self._queue.start()
         self._stand_later()
@@ -309,6 +310,11 @@ class Controller:
         power = self._power
         if power is not None:
             self._post_in(power, lambda: power.reign.topic_settings_changed(name, settings))
+
+    def _broker_settings_changed(self) -> None:
+        power = self._power
+        if power is not None:
+            self._post_in(power, power.reign.settle)  # unclean elections may be allowed now
 
     def _post_in(self, power: Power, event: Callable[[], Awaitable[None]]) -> None:
         """Into the queue; dropped when the reign is over by then."""

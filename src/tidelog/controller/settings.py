@@ -54,6 +54,8 @@ class Settings:
         """This broker's settings, dynamic ones included. Replaced as a whole when one changes."""
         self.on_topic_settings: Callable[[str, dict[str, str]], None] = lambda _name, _settings: None
         """Called with a topic's own settings when they have changed, here or on another broker."""
+        self.on_broker_settings: Callable[[], None] = lambda: None
+        """Called when dynamic settings of this broker or of all have changed."""
 
     async def load(self) -> None:
         """Reads all settings anew."""
@@ -190,6 +192,7 @@ class Settings:
         self.broker = broker
         for topic in self._image.topics.values():
             self._on_topic_config(topic.name, self.topic_config(topic.settings))
+        self.on_broker_settings()
 
     def _broker_config(self, dynamic: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         try:

@@ -117,7 +117,13 @@ async def _found(
 
 def _fresh(reign: Reign, topic: TopicImage, assignment: Assignment) -> list[PartitionImage]:
     live = reign.state.brokers.keys()
-    return [fresh_partition(replicas, live, reign.observers_of(topic, replicas)) for replicas in assignment]
+    staying = live - reign.shutting_down
+    fresh = []
+    for replicas in assignment:
+        observers = reign.observers_of(topic, replicas)
+        able = any(replica in staying and replica not in observers for replica in replicas)
+        fresh.append(fresh_partition(replicas, staying if able else live, observers))
+    return fresh
 
 
 async def _write(reign: Reign, head: Sequence[Create | SetData], changes: Sequence[PartitionChange]) -> None:
