@@ -1,44 +1,32 @@
 """One broker, wired: opens its store and logs, serves its listeners, and stops without losing anything.
 
-Starting: coordination first, since it says which topics there are; then the logs; then the doors. Stopping goes the
-other way, so that nothing is accepted that could not be kept.
+Starting: coordination first, since it says which topics there are; then the logs; then the doors; then it makes itself
+known. Stopping goes the other way, so that nothing is accepted that could not be kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import resource
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tidelog.broker import coordination
 from tidelog.broker.cleaner import Cleaner
-from tidelog.broker.group_coordination import GroupCoordination
 from tidelog.broker.maintenance import Maintenance
-from tidelog.broker.router import Router
+from tidelog.broker.node import Node
 from tidelog.clock import SystemClock
 from tidelog.config.definition import ConfigError
 from tidelog.config.listeners import SecurityProtocol
-from tidelog.controller.image import OFFSETS_TOPIC, BrokerImage, ClusterImage, Endpoint
-from tidelog.controller.producer_ids import ProducerIds
-from tidelog.controller.settings import Settings
-from tidelog.controller.topics import Topics
-from tidelog.handlers import HANDLERS
-from tidelog.handlers.handler import Services
 from tidelog.net.admission import Admission, AdmissionLimits
 from tidelog.net.limits import ConnectionLimits
 from tidelog.net.listener import Listener, SocketOptions
-from tidelog.replication.fetch_sessions import FetchSessions
-from tidelog.replication.group_commit import GroupCommit
-from tidelog.replication.replicas import Replicas
 from tidelog.storage.fs import RealFilesystem
-from tidelog.storage.store import LogStore
 from tidelog.znodes.embedded import open_embedded
+from tidelog.znodes.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
+    from tidelog.broker.router import Router
     from tidelog.clock import Clock
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.listeners import ListenerSet
@@ -47,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COORDINATION_FILE = "coordination.sqlite"
-FETCH_SESSION_EVICTION_MS = 120_000
 DRAIN_S = 5.0
 
 
@@ -58,11 +45,9 @@ class Broker:
         self._config = config
         self._clock: Clock = clock or SystemClock()
         self._executors: list[ThreadPoolExecutor] = []
-        self._store: LogStore | None = None
-        self._replicas: Replicas | None = None
-        """Set once all logs are open: before that, a clean stop must not be claimed for them."""
+        self._node: Node | None = None
+        self._joined = False
         self._znodes: ZnodeStore | None = None
-        self._groups: GroupCoordination | None = None
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self._listeners: list[Listener] = []
@@ -85,76 +70,20 @@ class Broker:
         refuse_what_is_not_there(config)
         for warning in config.warnings:
             logger.warning("%s", warning)
-        store = self._store = LogStore(
-            [Path(directory) for directory in config.log_dirs],
-            RealFilesystem(),
-            clock,
-            open_files_max=min(config.tidelog_open_files_max, _open_files_limit() // 2),
-            recovery_threads=config.num_recovery_threads_per_data_dir,
-        )
-        store.lock()
-        znodes = self._znodes = await open_embedded(Path(config.log_dirs[0]) / COORDINATION_FILE, clock)
-        await coordination.prepare_tree(znodes)
-        image = ClusterImage(await coordination.cluster_id(znodes), config.broker_id)
-        store.claim(config.broker_id, image.cluster_id)
-        controller_epoch = await coordination.become_controller(znodes, config.broker_id, clock.now_ms())
-        commit = GroupCommit(self._executor("fsync", config.tidelog_fsync_threads), config.tidelog_fsync_threads)
-        replicas = Replicas(store, config.broker_id, commit)
-        settings = Settings(znodes, image, config, replicas.configure)
-        await settings.load()
-        # Before the topics: a new topic is placed on the brokers that are there.
-        image.brokers[config.broker_id] = BrokerImage(config.broker_id, {}, config.broker_rack)
-        topics = Topics(znodes, image, settings, controller_epoch)
-        await topics.load()
-        await self._open_logs(store, image, settings)
-        groups = self._groups = GroupCoordination(image, settings, topics, clock)
-        replicas.watchers[OFFSETS_TOPIC] = groups
-        topics.on_change = groups.topics_changed
-        topics.host_all(replicas)
-        self._replicas = replicas
-        services = Services(
-            broker_id=config.broker_id,
-            clock=clock,
-            loop=asyncio.get_running_loop(),
-            image=image,
-            topics=topics,
-            settings=settings,
-            producer_ids=ProducerIds(znodes, config.broker_id),
-            replicas=replicas,
-            store=store,
-            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS),
-            groups=groups,
-            blocking=self._executor("blocking", config.tidelog_blocking_threads),
-            served={handler.api: handler for handler in HANDLERS},
-            inter_broker_listener=self.endpoints.inter_broker_name,
-            cluster_secret=await coordination.cluster_secret(znodes),
-        )
-        await self._listen(Router(services))
-        epoch = await coordination.register(
-            znodes, config.broker_id, self.endpoints, config.broker_rack, clock.now_ms()
-        )
-        image.brokers[config.broker_id] = BrokerImage(
-            config.broker_id,
-            {endpoint.name: Endpoint(endpoint.host, endpoint.port) for endpoint in self.endpoints.advertised},
-            config.broker_rack,
-            epoch,
-        )
-        image.touch()
-        self._maintenance = Maintenance(replicas, store, clock, lambda: settings.broker)
+        node = Node(config, clock, RealFilesystem(), self._executor)
+        node.store.lock()
+        self._node = node
+        self._znodes = await _coordination_of(config, clock)
+        router = await node.open(self._znodes)
+        await self._listen(router)
+        await node.join(self.endpoints)
+        self._joined = True
+        if config.alone:
+            _name_strays(node)
+        self._maintenance = Maintenance(node.replicas, node.store, clock, lambda: node.settings.broker)
         self._maintenance.start()
-        self._cleaner = Cleaner(replicas, store, clock, lambda: settings.broker)
+        self._cleaner = Cleaner(node.replicas, node.store, clock, lambda: node.settings.broker)
         self._cleaner.start()
-
-    async def _open_logs(self, store: LogStore, image: ClusterImage, settings: Settings) -> None:
-        """Opens every log of a known topic. A log of an unknown one is left alone: nobody asked to delete it."""
-        configs = {name: settings.topic_config(topic.settings) for name, topic in image.topics.items()}
-        default = settings.topic_config({})
-        await asyncio.get_running_loop().run_in_executor(None, store.open, lambda topic: configs.get(topic, default))
-        for topic_partition, log in list(store.logs.items()):
-            topic = image.topics.get(topic_partition.topic)
-            if topic is None or topic.topic_id != log.topic_id or topic_partition.partition >= len(topic.partitions):
-                logger.error("%s belongs to no topic that is known: its files are left alone", topic_partition)
-                store.set_aside(topic_partition)
 
     async def _listen(self, router: Router) -> None:
         config = self._config
@@ -185,32 +114,50 @@ class Broker:
 
     async def stop(self) -> None:
         """Stops accepting, lets replies in progress go out, makes everything durable, and leaves."""
+        node = self._node
+        if node and self._joined:
+            await node.move_leaders_away()
         stopping = asyncio.gather(*(listener.stop(DRAIN_S) for listener in self._listeners))
         await asyncio.sleep(0)  # the listeners take no more requests; those that wait need not wait any longer
-        for partition in self._replicas or ():
-            partition.wake_readers()
+        if node and self._joined:
+            for partition in node.replicas:
+                partition.wake_readers()
         await stopping
-        if self._groups:
-            self._groups.coordinator.close()
         if self._maintenance:
             await self._maintenance.stop()
         if self._cleaner:
             await self._cleaner.stop()
+        if node:
+            await node.leave()
         loop = asyncio.get_running_loop()
         for executor in self._executors:
             await loop.run_in_executor(None, executor.shutdown)
-        if self._store and self._replicas:
-            await loop.run_in_executor(None, self._store.close, self._replicas.high_watermarks())
-        elif self._store:
-            self._store.abandon()
+        if node:
+            await loop.run_in_executor(None, node.close)
         if self._znodes:
             await self._znodes.close()
 
 
-def _open_files_limit() -> int:
-    """What the system allows this process; half of it is left to connections."""
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+async def _coordination_of(config: BrokerConfig, clock: Clock) -> ZnodeStore:
+    if config.alone:
+        return await open_embedded(Path(config.log_dirs[0]) / COORDINATION_FILE, clock)
+    user, _, password = (config.tidelog_zookeeper_digest or "").partition(":")
+    return await open_zookeeper(
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        digest=(user, password) if user else None,
+        protect=config.zookeeper_set_acl,
+    )
+
+
+def _name_strays(node: Node) -> None:
+    """A broker that is alone has been told of all it hosts. The log of an unknown topic is left alone: nobody asked
+    to delete it."""
+    hosted = {partition.topic_partition for partition in node.replicas}
+    for topic_partition in [each for each in node.store.logs if each not in hosted]:
+        logger.error("%s belongs to no topic that is known: its files are left alone", topic_partition)
+        node.store.set_aside(topic_partition)
 
 
 def refuse_what_is_not_there(config: BrokerConfig) -> None:
@@ -220,7 +167,7 @@ def refuse_what_is_not_there(config: BrokerConfig) -> None:
         for endpoint in config.endpoints.bound
         if endpoint.protocol is not SecurityProtocol.PLAINTEXT
     ]
-    if not config.alone:
-        problems.append("zookeeper.connect: clusters are not there yet: leave it out to run a single broker.")
+    if not config.alone and config.broker_id < 0:
+        problems.append("broker.id: a broker of a cluster needs an id of its own, 0 or above.")
     if problems:
         raise ConfigError(problems)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tidelog.clock import Clock
     from tidelog.controller.image import ClusterImage
     from tidelog.controller.settings import Settings
-    from tidelog.controller.topics import Topics
     from tidelog.coordinators.decision import Decision
+    from tidelog.handlers.handler import TopicsOnDemand
     from tidelog.replication.partition import Partition
 
 GROUP_RECORDS = RecordFormat(
@@ -69,7 +69,7 @@ class ImageTopics:
 
 
 class GroupCoordination:
-    def __init__(self, image: ClusterImage, settings: Settings, topics: Topics, clock: Clock) -> None:
+    def __init__(self, image: ClusterImage, settings: Settings, topics: TopicsOnDemand, clock: Clock) -> None:
         self._image = image
         self._settings = settings
         self._topics = topics

@@ -43,6 +43,8 @@ class Membership:
         self._registration: Callable[[], bytes] = bytes
         self._task: asyncio.Task[None] | None = None
         self.epoch = UNREGISTERED
+        self.on_registered: Callable[[int], None] = lambda _epoch: None
+        """Called with the epoch of every new registration."""
 
     async def join(self, listeners: ListenerSet, rack: str | None) -> None:
         """Makes the broker known. Raises BrokerIdTaken."""
@@ -85,6 +87,7 @@ class Membership:
             changed = asyncio.Event()
             found = await self._znodes.exists(self._path, watch=partial(_set, changed))
             if found is not None and found.ephemeral_owner == self._znodes.session_id:
+                self.on_registered(found.czxid)
                 return found.czxid
             if found is not None:
                 await self._wait_for(changed, until)

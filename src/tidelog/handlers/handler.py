@@ -6,7 +6,7 @@ serves, and ApiVersions is derived from that, so that nothing is offered that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from tidelog.clock import Clock
     from tidelog.config.broker import BrokerConfig
-    from tidelog.controller.image import ClusterImage
+    from tidelog.controller.image import ClusterImage, TopicImage
     from tidelog.controller.producer_ids import ProducerIds
     from tidelog.controller.runtime import Controller
     from tidelog.controller.settings import Settings
-    from tidelog.controller.topics import Topics
+    from tidelog.controller.topic_rules import TopicSpec
     from tidelog.coordinators.coordinator import Coordinator
     from tidelog.coordinators.groups.shard import GroupShard
     from tidelog.coordinators.groups.topics import ClusterTopics
@@ -95,6 +95,23 @@ class Handler(Generic[Q, R]):
         return self.request.API
 
 
+class TopicAdmin(Protocol):
+    """The controller, for those who change topics. Raises BrokerError, NOT_CONTROLLER where another broker is."""
+
+    async def create(self, spec: TopicSpec, *, validate_only: bool = False) -> TopicImage: ...
+
+    async def grow(
+        self, name: str, count: int, explicit: Sequence[Sequence[int]] | None, *, validate_only: bool
+    ) -> None: ...
+
+    async def delete(self, name: str) -> None: ...
+
+
+class TopicsOnDemand(Protocol):
+    async def create(self, spec: TopicSpec) -> object:
+        """Has the controller create a topic that somebody needs, wherever it is."""
+
+
 class Groups(Protocol):
     """The group coordinator, and what it needs around it."""
 
@@ -116,7 +133,8 @@ class Services:
     clock: Clock
     loop: asyncio.AbstractEventLoop
     image: ClusterImage
-    topics: Topics
+    topics: TopicAdmin
+    topics_on_demand: TopicsOnDemand
     settings: Settings
     producer_ids: ProducerIds
     replicas: Replicas

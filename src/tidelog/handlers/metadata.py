@@ -59,7 +59,7 @@ async def _create_and_reply(ctx: Context, req: MetadataRequest, topics: list[Met
         if name is not None and name not in ctx.services.image.topics:
             spec = TopicSpec(name, BROKER_DEFAULT, BROKER_DEFAULT, {}, {})
             try:
-                await ctx.services.topics.create(spec)
+                await ctx.services.topics_on_demand.create(spec)
             except BrokerError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     described.append(_failed(name, wanted.topic_id, error.code))

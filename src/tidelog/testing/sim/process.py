@@ -194,7 +194,8 @@ class BrokerCore:
             clock=clock,
             loop=self.loop,
             image=image,
-            topics=controller,  # type: ignore[arg-type] # what handlers ask of it, every controller can
+            topics=controller,
+            topics_on_demand=controller,
             settings=settings,
             producer_ids=ProducerIds(znodes, self.broker_id),
             replicas=replicas,
@@ -231,6 +232,7 @@ class BrokerCore:
         """A clean stop: leaders move away first."""
         if self._membership is not None and self._membership.epoch >= 0:
             await self._move_leaders(self._membership.epoch)
+        self._world.network.detach(self.broker_id, silently=False)
         while self._stops:
             await self._stops.pop()()
         if self._replicas is not None:
