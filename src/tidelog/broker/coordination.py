@@ -1,7 +1,4 @@
-"""The broker's place in the cluster: its id, its registration, and who is controller.
-
-With embedded coordination this broker is the whole cluster and always its controller.
-"""
+"""What a cluster agrees on before anything else: its id, its secret, and the nodes whose children are listed."""
 
 from __future__ import annotations
 
@@ -12,12 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.security.broker_proof import SECRET_BYTES
-from tidelog.types import BrokerId
 from tidelog.znodes import nodes, paths
 from tidelog.znodes.errors import NodeExists, NoNode
 
 if TYPE_CHECKING:
-    from tidelog.config.listeners import ListenerSet
     from tidelog.znodes.store import ZnodeStore
 
 
@@ -44,30 +39,9 @@ async def _made_once(znodes: ZnodeStore, path: str, data: bytes) -> bytes:
         return (await znodes.get(path))[0]
 
 
-async def become_controller(znodes: ZnodeStore, broker_id: int, now_ms: int) -> int:
-    """Takes the controllership and gives its epoch, which rises with every reign."""
-    try:
-        data, stat = await znodes.get(paths.CONTROLLER_EPOCH)
-    except NoNode:
-        epoch = 1
-        await znodes.create(paths.CONTROLLER_EPOCH, nodes.encode_integer(epoch))
-    else:
-        epoch = nodes.decode_integer(paths.CONTROLLER_EPOCH, data) + 1
-        await znodes.set(paths.CONTROLLER_EPOCH, nodes.encode_integer(epoch), stat.version)
-    await znodes.create(paths.CONTROLLER, nodes.ControllerClaim(BrokerId(broker_id), now_ms).encode(), ephemeral=True)
-    return epoch
-
-
-async def register(znodes: ZnodeStore, broker_id: int, listeners: ListenerSet, rack: str | None, now_ms: int) -> int:
-    """Makes the broker known for as long as its session lives; gives the registration's epoch."""
-    registration = nodes.BrokerRegistration(listeners.advertised, now_ms, rack)
-    await znodes.create(paths.broker(broker_id), registration.encode(), ephemeral=True)
-    stat = await znodes.exists(paths.broker(broker_id))
-    return stat.czxid if stat else -1
-
-
 async def prepare_tree(znodes: ZnodeStore) -> None:
     """The nodes whose children are listed must be there."""
     for path in paths.PERSISTENT:
         if not await znodes.exists(path):
-            await znodes.create(path, make_parents=True)
+            with suppress(NodeExists):  # brokers that start at once make it at once
+                await znodes.create(path, make_parents=True)
