@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.znodes.connect_string import Ensemble
 
 _NODES_PER_READ = 100
+_TRIES_TO_READ_MANY = 3
 _CLOSED_WITHIN_S = 10.0
 _SESSION_ID_MASK = (1 << 64) - 1
 """Tools show session ids as hexadecimal numbers without a sign."""
@@ -81,6 +82,7 @@ class ZooKeeperSession(ZnodeStore):
         self._in_flight_max = requests_in_flight_max
         self._reads_many = True
         """Whether the servers know the request that reads many nodes."""
+        self._tries_to_read_many = 0
         self._connected = asyncio.Event()
 
     @classmethod
@@ -285,12 +287,18 @@ class ZooKeeperSession(ZnodeStore):
                 continue
 
     async def _look_for_bulk_reads(self) -> None:
+        """Servers before 3.6 end the connection over a request that they do not know."""
+        if not self._reads_many:
+            return
+        self._tries_to_read_many += 1
         try:
             await self._ask(self._translator.read_many([ROOT]), ROOT)
-        except UnknownRequest:
-            # Old servers end the connection over it. Let that happen before anybody relies on it.
-            self._reads_many = False
-            await self.exists(ROOT)
+        except (UnknownRequest, ConnectionLost) as error:
+            # Once may be chance.
+            self._reads_many = isinstance(error, ConnectionLost) and self._tries_to_read_many < _TRIES_TO_READ_MANY
+            if not self._reads_many:
+                logger.warning("the ZooKeeper servers are older than 3.6: reading many nodes takes longer")
+            await self._ask(self._translator.read_stat(ROOT, None), ROOT)
 
     def _unreachable(self, connection_timeout_ms: int) -> StoreUnavailable:
         tried = [
