@@ -195,6 +195,7 @@ class BrokerConfig:
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
+    tidelog_group_registry_enable: bool
     transactional_id_expiration_ms: int
     transaction_max_timeout_ms: int
     transaction_state_log_num_partitions: int

@@ -90,6 +90,12 @@ GROUP_KEYS = (
         "How often pattern subscriptions are matched against the topics anew.",
         at_least(10_000),
     ),
+    Definition(
+        "tidelog.group.registry.enable",
+        _BOOL,
+        False,
+        "Whether members, owners and offsets of groups are mirrored in ZooKeeper below /consumers.",
+    ),
 )
 
 TRANSACTION_KEYS = (
