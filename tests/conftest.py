@@ -13,6 +13,7 @@ from storage_cases import Disk
 from tidelog.storage.fs import RealFilesystem
 from tidelog.testing import BrokerProcess, RawClient
 from tidelog.testing.forgetful_fs import ForgetfulFilesystem
+from tidelog.znodes.launcher import ZooKeeperServers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,3 +103,16 @@ def memory() -> ForgetfulFilesystem:
 @pytest.fixture
 def forgetful(memory: ForgetfulFilesystem) -> Disk:
     return Disk(memory, "/data")
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
+    """A real ZooKeeper server for all tests of a worker. Leave it running."""
+    with ZooKeeperServers(tmp_path_factory.mktemp("zookeeper")) as servers:
+        yield servers
+
+
+@pytest.fixture
+def own_root(zookeeper: ZooKeeperServers) -> str:
+    """A connect string with a root that no other test uses."""
+    return f"{zookeeper.connect_string}/{uuid.uuid4().hex}/root"
