@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import uvloop
-from zookeeper_cases import Told, end_session_elsewhere
+from zookeeper_cases import Told, connect, end_session_elsewhere
 
 from tidelog.clock import SystemClock
 from tidelog.znodes.embedded import EmbeddedHome, EmbeddedSession
@@ -40,7 +40,6 @@ from tidelog.znodes.store import (
     WatchEvent,
     ZnodeStore,
 )
-from tidelog.znodes.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -90,7 +89,7 @@ class ZooKeeperUnderTest:
         self.sessions: list[ZnodeStore] = []
 
     async def connect(self) -> ZnodeStore:
-        session = await open_zookeeper(self.connect_string, session_timeout_ms=20_000, connection_timeout_ms=30_000)
+        session = await connect(self.connect_string)
         self.sessions.append(session)
         return session
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _FIRST_RETRY_S = 0.05
 _RETRY_MAX_S = 1.0
 _REVIVE_AFTER_S = 1.0
-_ANSWER_MIN_S = 1.0
+_ANSWER_WITHIN_S = (1.0, 5.0)
+"""At least and at most; between them, a third of the session."""
 
 logger = logging.getLogger(__name__)
 _kazoo_logger = logging.getLogger("tidelog.znodes.kazoo")
@@ -65,7 +66,7 @@ class Link:
         """The same, as the loop knows them."""
         self._closing = False
         self._handler = _InOrderHandler(
-            answer_within_s=max(_ANSWER_MIN_S, session_timeout_ms / 1000 / 3),
+            answer_within_s=sorted((session_timeout_ms / 1000 / 3, *_ANSWER_WITHIN_S))[1],
             thread_ended=lambda: self._inbox.put(self._on_end),
         )
         self._client: Any = KazooClient(
