@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from tidelog.replication.partition import Partition
 from tidelog.testing.sim.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tidelog.controller.election import Elected
     from tidelog.controller.image import PartitionImage
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 SEEDS = range(1, 60)
 """Enough to find each; most are found by the first few."""
 
-Break = "Callable[[pytest.MonkeyPatch], None]"
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def high_watermark_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -73,8 +79,6 @@ def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
     led = election.led
 
     def broken(partition: PartitionImage, elected: Elected | None) -> PartitionImage:
-        from dataclasses import replace
-
         return replace(led(partition, elected), leader_epoch=partition.leader_epoch)
 
     patch.setattr(transitions, "led", broken)
@@ -93,8 +97,6 @@ def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_mutation_is_noticed(break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    logging.disable(logging.CRITICAL)
-    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     break_it(monkeypatch)
     for seed in SEEDS:
         report = Simulation(seed).run()

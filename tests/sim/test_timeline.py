@@ -15,11 +15,11 @@ def test_sleeping_takes_no_real_time() -> None:
     with World(1) as world:
         loop = world.new_loop("a")
 
-        async def sleep() -> float:
+        async def wait() -> float:
             await asyncio.sleep(1e6)
             return asyncio.get_running_loop().time()
 
-        assert world.run(sleep(), loop, within_s=2e6) == 1e6
+        assert world.run(wait(), loop, within_s=2e6) == 1e6
 
 
 def test_timers_run_in_order_and_ties_in_the_order_they_were_set() -> None:

@@ -103,6 +103,10 @@ class Checker:
                 del self.mirrors[key]
                 self._seen.pop(key, None)
 
+    def ended(self, broker_id: int) -> None:
+        """The broker's process is gone; its logs are not."""
+        self._held.pop(broker_id, None)
+
     def restarted(self, broker_id: int, logs: Iterable[Log], *, lossy: bool) -> None:
         """A broker has opened its logs. After a lossy stop they may hold less than before; else exactly as much."""
         for key in [each for each in self._seen if each[0] == broker_id]:

@@ -48,6 +48,9 @@ class Wire:
         self.up = True
         self.requests, self.answers = Pipe(), Pipe()
 
+    def break_off(self) -> None:
+        self.up = False
+
 
 class Ensemble:
     def __init__(self, timeline: Timeline, loop: SimLoop, network: SimNetwork, clock: Clock) -> None:
@@ -77,7 +80,7 @@ class Ensemble:
                 outcome = error
             self._tell(wire, lambda: answer(outcome))
 
-        self._network.transmit(wire.address, ADDRESS, wire.requests, arrive)
+        self._network.transmit(wire.address, ADDRESS, wire.requests, arrive, wire.break_off)
 
     def begin_session(self, wire: Wire, timeout_s: float) -> int:
         draft = Draft(self.tree, self.zxid)
@@ -165,7 +168,7 @@ class Ensemble:
             if wire.up:
                 wire.loop.call_soon(call)
 
-        self._network.transmit(ADDRESS, wire.address, wire.answers, arrive)
+        self._network.transmit(ADDRESS, wire.address, wire.answers, arrive, wire.break_off)
 
     def _expire_if_silent(self, session_id: int) -> None:
         session = self.sessions.get(session_id)

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.testing.forgetful_fs import Forget
 from tidelog.testing.sim.chance import weighted
 from tidelog.testing.sim.ensemble import ADDRESS as ZOOKEEPER
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from tidelog.testing.sim.checker import Checker
+    from tidelog.testing.sim.operating import Operator
     from tidelog.testing.sim.world import World
 
 _POLL_S = 0.25
-_PATIENCE_POLLS = 200
+_PATIENCE_POLLS = 120
+_QUIET_POLLS = 36
+"""Longer than a session's timeout: who was killed and came back may still be taken for dead until then."""
 
 
 class Broker(Protocol):
@@ -71,11 +75,16 @@ DEFAULT_WEIGHTS = {
     "zookeeper down": 0.7,
     "power cut": 1.0,
     "wipe": 0.5,
+    "move": 1.5,
+    "prefer": 1.0,
 }
 
 
 class Faults:
-    def __init__(self, world: World, checker: Checker, brokers: Sequence[Broker], plan: FaultPlan) -> None:
+    def __init__(
+        self, world: World, checker: Checker, brokers: Sequence[Broker], operator: Operator, plan: FaultPlan
+    ) -> None:
+        self._operator = operator
         self._world = world
         self._checker = checker
         self._brokers = list(brokers)
@@ -99,6 +108,8 @@ class Faults:
             "zookeeper down": self._zookeeper_down,
             "power cut": self._power_cut,
             "wipe": self._wipe,
+            "move": self._move,
+            "prefer": self._prefer,
         }
 
     def start(self) -> asyncio.Task[None]:
@@ -197,6 +208,23 @@ class Faults:
         await asyncio.sleep(self._lasting_s())
         self._world.ensemble.come_up()
 
+    # -- what operators do at the wrong moment ------------------------------------------------------------------
+
+    async def _move(self, _broker: Broker) -> None:
+        topic, assignment = self._chance.choice(list(self._checker.assignments.items()))
+        number = self._chance.choice(list(assignment.partitions))
+        count = len(assignment.partitions[number]) - len(assignment.adding.get(number, ()))
+        wanted = self._chance.sample([each.broker_id for each in self._brokers], max(count, 1))
+        cancels = self._chance.random() < 0.2
+        await self._order(self._operator.move(TopicPartition(topic, number), None if cancels else wanted))
+
+    async def _prefer(self, _broker: Broker) -> None:
+        await self._order(self._operator.prefer())
+
+    async def _order(self, order: Coroutine[Any, Any, None]) -> None:
+        task = self._operator.loop.create_task(order)
+        await self._comes_true(task.done)
+
     # -- disks --------------------------------------------------------------------------------------------------
 
     async def _power_cut(self, broker: Broker) -> None:
@@ -213,16 +241,19 @@ class Faults:
         if self._exclusive:
             return
         self._exclusive = True
-        if await self._comes_true(lambda: len(self._ongoing) == 1 and self._is_well()):
+        if await self._comes_true(lambda: len(self._ongoing) == 1 and self._is_well(), _QUIET_POLLS):
             strike()
             await self._comes_true(lambda: not self._counts(broker))
             await asyncio.sleep(self._lasting_s())
             broker.start()
         self._exclusive = False
 
-    async def _comes_true(self, condition: Callable[[], bool]) -> bool:
+    async def _comes_true(self, condition: Callable[[], bool], polls: int = 1) -> bool:
+        """Whether it was found true so many times on end, before patience ends."""
+        in_a_row = 0
         for _ in range(_PATIENCE_POLLS):
-            if condition():
+            in_a_row = in_a_row + 1 if condition() else 0
+            if in_a_row == polls:
                 return True
             await asyncio.sleep(_POLL_S)
         return False

@@ -84,7 +84,7 @@ class SimNetwork:
         self._connections: dict[int, Connection] = {}
         self._connection_number = 0
         self._cuts: dict[tuple[Address, Address], None] = {}
-        self._held: list[tuple[Address, Address, Callable[[], None]]] = []
+        self._held: list[tuple[Address, Address, Callable[[], None], Callable[[], None]]] = []
         """What arrived at a cut."""
         self.messages = 0
 
@@ -121,9 +121,11 @@ class SimNetwork:
         self._cuts.pop((source, target), None)
         waiting = [each for each in self._held if each[:2] == (source, target)]
         self._held = [each for each in self._held if each[:2] != (source, target)]
-        for _source, _target, arrive in waiting:
+        for _source, _target, arrive, lose in waiting:
             if self._chance.random() < self.weather.late_chance:
                 arrive()
+            else:
+                lose()
 
     def heal_all(self) -> None:
         for source, target in list(self._cuts):
@@ -131,15 +133,17 @@ class SimNetwork:
 
     # -- travelling ---------------------------------------------------------------------------------------------
 
-    def transmit(self, source: Address, target: Address, pipe: Pipe, arrive: Callable[[], None]) -> None:
-        """Calls `arrive` when the message gets there. Who is frozen there is told when it thaws: see `SimLoop`."""
+    def transmit(
+        self, source: Address, target: Address, pipe: Pipe, arrive: Callable[[], None], lose: Callable[[], None]
+    ) -> None:
+        """Calls `arrive` when the message gets there; or `lose`, after which its connection is of no use any more."""
         self.messages += 1
         arrival = max(self._timeline.now + self.delay_s(), pipe.last_arrival)
         pipe.last_arrival = arrival
 
         def arrived() -> None:
             if (source, target) in self._cuts:
-                self._held.append((source, target, arrive))
+                self._held.append((source, target, arrive, lose))
             else:
                 arrive()
 
@@ -233,7 +237,7 @@ class Connection:
             network.note(self.target, f"<- {self.origin} {what} {zlib.crc32(frame):08x}")
             self.machine.loop.call_soon(self._server_end().receive, frame)
 
-        network.transmit(self.origin, self.target, self._requests, arrive)
+        network.transmit(self.origin, self.target, self._requests, arrive, self._lose)
         return future
 
     def _server_end(self) -> ServerEnd:
@@ -256,7 +260,10 @@ class Connection:
                 network.note(self.origin, f"-> {self.target} answered {zlib.crc32(frame):08x}")
                 self._loop.call_soon(_deliver, future, frame)
 
-        network.transmit(self.target, self.origin, self._replies, arrive)
+        network.transmit(self.target, self.origin, self._replies, arrive, self._lose)
+
+    def _lose(self) -> None:
+        self._network.reset(self, "a message was lost")
 
     def _end(self) -> None:
         """The other end has closed it."""
@@ -273,7 +280,7 @@ class Connection:
             self._loop.call_soon(_fail, future, PeerUnreachable(f"{self.target}: {why}"))
         if self.server is not None:
             server = self.server
-            self._network.transmit(self.origin, self.target, self._requests, server.close)
+            self._network.transmit(self.origin, self.target, self._requests, server.close, server.close)
 
 
 def _deliver(future: asyncio.Future[bytes], frame: bytes) -> None:

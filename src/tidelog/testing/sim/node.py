@@ -42,6 +42,8 @@ DEFAULT_SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "2000",
     "default.replication.factor": "3",
     "log.retention.ms": "-1",
+    "num.recovery.threads.per.data.dir": "1",
+    "controller.socket.timeout.ms": "4000",
 }
 
 
@@ -108,10 +110,7 @@ class SimNode:
         if self._core is None:
             return
         self._world.note(self.broker_id, f"is killed and forgets {forget.value}")
-        self._core = None
-        self.loop.kill()
-        self._world.network.detach(self.broker_id, silently=forget is not Forget.NOTHING)
-        self.fs.crash(forget)
+        self._end(forget)
         self._lossy |= forget is not Forget.NOTHING
 
     def wipe(self) -> None:
@@ -140,10 +139,14 @@ class SimNode:
         while not (stopping.done() or loop.dead or self._world.timeline.now > deadline):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         if self._core is core:  # nobody has killed it meanwhile
-            self._core = None
-            self.loop.kill()
-            self._world.network.detach(self.broker_id, silently=False)
-            self.fs.crash(Forget.NOTHING)
+            self._end(Forget.NOTHING)
+
+    def _end(self, forget: Forget) -> None:
+        self._core = None
+        self.loop.kill()
+        self._world.network.detach(self.broker_id, silently=forget is not Forget.NOTHING)
+        self.fs.crash(forget)
+        self._checker.ended(self.broker_id)
 
     def _new_disk(self) -> ForgetfulFilesystem:
         disk = ForgetfulFilesystem(self._chance.getrandbits(32), _PAGE_BYTES)

@@ -11,6 +11,7 @@ from tidelog.testing.sim.consuming import SimConsumer
 from tidelog.testing.sim.faults import DEFAULT_WEIGHTS, FaultPlan, Faults
 from tidelog.testing.sim.ledger import Violation
 from tidelog.testing.sim.node import SimNode
+from tidelog.testing.sim.operating import Operator
 from tidelog.testing.sim.producing import ACKS_ALL, ACKS_LEADER, SimProducer
 from tidelog.testing.sim.settlement import settle_accounts
 from tidelog.testing.sim.timeline import SimulationStuck
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 TOPIC = "tides"
 _BIRTH_S = 60.0
-_BIRTH_GAP_S = 1.0
 _SETTLING_S = 240.0
 _LOOK_EVERY_S = 1.0
+_SEGMENT_BYTES = "4096"
 _SIZES = ((3, 3, 2), (3, 3, 2), (4, 3, 2), (5, 3, 2), (5, 5, 3), (3, 2, 1))
 """Brokers, replicas of each partition, and how many of those must be in sync."""
 
@@ -120,7 +121,8 @@ class Simulation:
         self.world.timeline.on_step = self._on_step
         self._give_birth()
         self._start_clients()
-        self.faults = Faults(self.world, self.checker, self.nodes, self.shape.faults)
+        operator = Operator(self.world, self.checker, "operator", self._ids())
+        self.faults = Faults(self.world, self.checker, self.nodes, operator, self.shape.faults)
         self.world.timeline.run_until_done(self.faults.start(), self.shape.faults.duration_s + _SETTLING_S)
         self._heal()
         self._settle()
@@ -140,11 +142,10 @@ class Simulation:
             node = SimNode(self.world, self.checker, broker_id, self._settings(), self._new_life)
             self.nodes.append(node)
             node.start()
-            self.world.timeline.run_until(self.world.timeline.now + _BIRTH_GAP_S)
         admin = ClusterClient(self.world, self.checker, "admin", self._ids())
         chance = self.world.chance.stream("placement")
         placement = [chance.sample(self._ids(), shape.replicas) for _ in range(shape.partitions)]
-        settings = {"min.insync.replicas": str(shape.min_in_sync)}
+        settings = {"min.insync.replicas": str(shape.min_in_sync), "internal.segment.bytes": _SEGMENT_BYTES}
         if shape.fsync:
             settings["tidelog.fsync.before.ack"] = "true"
         self.world.run(admin.create_topic(TOPIC, placement, settings), admin.loop, within_s=_BIRTH_S)

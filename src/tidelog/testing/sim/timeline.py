@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import re
 from collections import deque
+from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, Unpack
@@ -26,6 +28,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _CALLBACKS_PER_INSTANT_MAX = 200_000
+_ADDRESS = re.compile(r"\S*x[0-9a-f]{8,}")
+"""Where an object lies in memory differs from run to run."""
 _BLOCKING_CALL_S_MAX = 0.004
 
 
@@ -107,6 +111,17 @@ class SimFuture(asyncio.Future[T]):
 
     def __hash__(self) -> int:
         return self.number
+
+
+class SimThreads(Executor):
+    """A thread pool without threads: its work goes through a simulated loop, which does it at some later moment."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        """Given, and not yet done."""
+
+    def submit(self, *_arguments: object, **_keywords: object) -> NoReturn:
+        raise AssertionError("work for threads goes through the loop")
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -224,12 +239,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         """Runs `func` at some later moment, in this thread: that it is done and that it is told may come apart."""
-        del executor
         future: asyncio.Future[T] = self.create_future()
-        self.call_later(self._chance.uniform(0.0, _BLOCKING_CALL_S_MAX), self._block, future, func, args)
+        pool = executor if isinstance(executor, SimThreads) else SimThreads()
+        pool.jobs += 1
+        self.call_later(self._chance.uniform(0.0, _BLOCKING_CALL_S_MAX), self._block, pool, future, func, args)
         return future
 
-    def _block(self, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
+    def _block(
+        self, pool: SimThreads, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]
+    ) -> None:
+        pool.jobs -= 1
         settle: Callable[[], None]
         try:
             settle = partial(_resolve, future, func(*args))
@@ -239,7 +258,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.dead:
-            self.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
+            text = f"{context.get('message')}: {context.get('exception')!r}"
+            self.failures.append(_ADDRESS.sub("", text))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)

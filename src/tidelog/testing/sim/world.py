@@ -9,19 +9,19 @@ While a world is open, what programs take for true randomness (`secrets`, `uuid`
 
 from __future__ import annotations
 
-import secrets
-import uuid
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from tidelog.broker import node as broker_node
 from tidelog.testing.sim.chance import Chance
 from tidelog.testing.sim.ensemble import Ensemble
 from tidelog.testing.sim.network import SimNetwork
+from tidelog.testing.sim.process import SimPeers
 from tidelog.testing.sim.sim_clock import SimClock
+from tidelog.testing.sim.stand_ins import StandIns
 from tidelog.testing.sim.timeline import SimLoop, Timeline
 from tidelog.testing.sim.trace import Trace
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class World:
         ether = self.new_loop("network")
         self.network = SimNetwork(self.timeline, ether, self.trace, self.chance.stream("network"))
         self.ensemble = Ensemble(self.timeline, self.new_loop("zookeeper"), self.network, SimClock(self.timeline))
-        self._secrets = _SeededSecrets(self.chance.stream("secrets"))
+        self._stand_ins = StandIns()
 
     def new_loop(self, name: str) -> SimLoop:
         chance = self.chance.stream(f"loop {len(self.loops)} {name}")
@@ -59,7 +59,8 @@ class World:
         return [f"{loop.name}: {failure}" for loop in self.loops for failure in loop.failures]
 
     def __enter__(self) -> Self:
-        self._secrets.install()
+        self._stand_ins.seed_secrets(self.chance.stream("secrets"))
+        self._stand_ins.replace(broker_node, "Peers", self._make_peers)
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -67,29 +68,9 @@ class World:
             loop.kill()
         for loop in self.loops:
             loop.discard()
-        self._secrets.remove()
+        self._stand_ins.remove()
 
-
-class _SeededSecrets:
-    """Stands in for the operating system's randomness."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._real: dict[tuple[Any, str], Any] = {}
-
-    def install(self) -> None:
-        chance = self._chance
-        self._replace(secrets, "token_bytes", lambda count=32: chance.randbytes(count))
-        self._replace(secrets, "token_hex", lambda count=32: chance.randbytes(count).hex())
-        self._replace(secrets, "token_urlsafe", lambda count=32: chance.randbytes(count).hex())
-        self._replace(secrets, "randbelow", chance.randrange)
-        self._replace(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4))
-
-    def remove(self) -> None:
-        for (module, name), real in self._real.items():
-            setattr(module, name, real)
-        self._real.clear()
-
-    def _replace(self, module: Any, name: str, fake: Any) -> None:
-        self._real[module, name] = getattr(module, name)
-        setattr(module, name, fake)
+    def _make_peers(
+        self, local_id: int, _secret: bytes, _served: Any, address_of: Any, answer_locally: Any
+    ) -> SimPeers:
+        return SimPeers(self.network, local_id, address_of, answer_locally)
