@@ -9,10 +9,11 @@ SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill check format bench bench-compaction bench-groups fuzz sim lock clean
+.PHONY: help setup demo test test-peers test-kill check format fuzz sim lock clean
+.PHONY: bench bench-compaction bench-groups bench-failover bench-replication
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 setup: .venv/ready ## Make the virtual environment
 
@@ -53,6 +54,12 @@ bench-compaction: .venv/ready ## Compact ten million updates while they are writ
 
 bench-groups: .venv/ready ## Measure very many consumer groups on one broker, and rebalances of large ones
 	$(PYTHON) -m bench.groups
+
+bench-failover: .venv/ready ## Kill and stop brokers that lead thousands of partitions, and measure how long clients wait
+	$(PYTHON) -m bench.failover
+
+bench-replication: .venv/ready ## Measure what three replicas cost: throughput and latency
+	$(PYTHON) -m bench.replication
 
 fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
 	scripts/setup fuzz
