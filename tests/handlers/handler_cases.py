@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from replica_cases import A, B, C, ManualClock, Node
+from replica_cases import A, B, C, ManualClock, Node, services
 
 from tidelog.config.broker import BrokerConfig
 from tidelog.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from tidelog.controller.settings import Settings
 from tidelog.errors import BrokerError, ErrorCode
-from tidelog.handlers.handler import Context, Services, Waiting
+from tidelog.handlers.handler import Context, Waiting
 from tidelog.handlers.session import Session
 from tidelog.replication.fetch_sessions import FetchSessions
 from tidelog.znodes import nodes, paths
@@ -44,21 +44,14 @@ class Around:
         replicas = self.node.replicas
         self.settings = Settings(znodes, self.image, BrokerConfig.parse(properties), replicas.configure)
         self.gone: list[tuple[str, ...]] = []
-        unused = cast("Any", None)
-        self.services = Services(
+        self.services = services(
             broker_id=A,
             clock=self.clock,
             loop=asyncio.get_running_loop(),
             image=self.image,
-            topics=unused,
             settings=self.settings,
-            producer_ids=unused,
             replicas=replicas,
-            store=self.node.store,
             fetch_sessions=FetchSessions(10, 60_000),
-            groups=unused,
-            blocking=unused,
-            served={},
             metadata_changed=self.gone.append,
         )
 

@@ -10,14 +10,14 @@ import types
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from replica_cases import ORDERS, ORDERS_ID, Node, content
+from replica_cases import ORDERS, ORDERS_ID, Node, content, services
 
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.controller.image import BrokerImage, ClusterImage, Endpoint
 from tidelog.errors import ErrorCode, PeerUnreachable
 from tidelog.handlers import fetch
-from tidelog.handlers.handler import Context, Services, Waiting
+from tidelog.handlers.handler import Context, Waiting
 from tidelog.handlers.session import Session
 from tidelog.replication.fetch_sessions import FetchSessions
 from tidelog.replication.fetchers import Fetchers
@@ -39,6 +39,7 @@ from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from tidelog.handlers.handler import Services
     from tidelog.types import TopicPartition
     from tidelog.wire.declare import Message
     from tidelog.wire.messages.alter_partition import PartitionData, TopicData
@@ -98,7 +99,7 @@ class Machine:
     async def send(self, broker_id: int, request: Message) -> Message:
         cluster = self.cluster
         life = self.lives
-        await asyncio.sleep(LATENCY_S)
+        await asyncio.sleep(cluster.latency_s())
         cluster.check_link(self.broker_id, broker_id)
         cluster.sent.append((self.broker_id, broker_id, request))
         if isinstance(request, AlterPartitionRequest):
@@ -106,7 +107,7 @@ class Machine:
         else:
             assert isinstance(request, FetchRequest)
             answer = await cluster.fetch(self, cluster.machines[broker_id], request)
-        await asyncio.sleep(LATENCY_S)
+        await asyncio.sleep(cluster.latency_s())
         cluster.check_link(broker_id, self.broker_id)
         assert life == self.lives, "a dead process receives nothing"
         return cluster.tamper(broker_id, answer)
@@ -137,6 +138,7 @@ class Cluster:
         self.sent: list[tuple[int, int, Message]] = []
         self.cut: set[tuple[int, int]] = set()
         """Links that carry nothing, from and to."""
+        self.latency_s: Callable[[], float] = lambda: LATENCY_S
         self.tamper: Callable[[int, Message], Message] = lambda _sender, message: message
         self.refuse_isr: set[int] = set()
         """Brokers that the controller will not have in sync."""
@@ -165,21 +167,14 @@ class Cluster:
         image = ClusterImage("cluster", 0)
         for each in self.machines:
             image.brokers[each] = BrokerImage(each, {LISTENER: Endpoint("host", each)}, f"rack {each}")
-        unused = cast("Any", NotOurs())
-        return Services(
+        return services(
             broker_id=machine.broker_id,
             clock=self.clock,
             loop=machine.loop,
             image=image,
-            topics=unused,
-            settings=cast("Any", types.SimpleNamespace(broker=self.settings)),
-            producer_ids=unused,
+            settings=types.SimpleNamespace(broker=self.settings),
             replicas=machine.replicas,
-            store=machine.node.store,
             fetch_sessions=FetchSessions(10, 60_000),
-            groups=unused,
-            blocking=unused,
-            served={},
         )
 
     # --- time ---

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.config.topic import TopicConfig
+from tidelog.handlers.handler import Services
 from tidelog.records.build import build_batch
 from tidelog.records.header import peek
 from tidelog.records.record import Record, iter_batches
@@ -145,6 +146,12 @@ def copy(follower: Node, leader: Node, place: TopicPartition = ORDERS, *, max_by
 def catch_up(follower: Node, leader: Node, place: TopicPartition = ORDERS) -> None:
     while copy(follower, leader, place):
         pass
+
+
+def services(**given: Any) -> Services:
+    """What a handler gets, with nothing where it must not look."""
+    nothing = {field.name: None for field in fields(Services) if field.default is field.default_factory is MISSING}
+    return Services(**{**nothing, **given})
 
 
 def content(log: Log, upto: int = ALL) -> bytes:

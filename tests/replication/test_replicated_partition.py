@@ -281,6 +281,17 @@ def test_only_newer_roles_are_taken(leader_epoch: int, partition_epoch: int, tak
     with_trio(story)
 
 
+def test_a_role_from_before_what_the_log_has_seen_is_not_taken() -> None:
+    def story(trio: Trio) -> None:
+        trio.elect(A, 5, (A,))
+        trio.a.append(b"x")
+        trio.a.crash()
+        assert not trio.a.take(role(A, 4))
+        assert trio.a.take(role(A, 6))
+
+    with_trio(story)
+
+
 def test_a_newer_state_of_the_same_reign_keeps_what_is_known_of_followers() -> None:
     def story(trio: Trio) -> None:
         trio.elect(A, 1, (A, B))

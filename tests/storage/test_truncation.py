@@ -225,3 +225,21 @@ def test_a_deletion_that_cannot_be_written_down_does_not_happen(forgetful: Disk,
     assert log.log_start_offset == 0
     log.advance_log_start(1)
     assert log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_after_a_crash_nothing_that_was_cut_lies_between_what_came_in_its_place(seed: int) -> None:
+    fs = ForgetfulFilesystem(seed, page_bytes=64)
+    disk = Disk(fs, "/data")
+    log = disk.open_log()
+    for at in range(8):
+        append(log, batch_of([b"old %d" % at]), leader_epoch=1)
+    log.flush()
+    log.truncate_to(2)
+    data = b"".join(batch_of([b"new"], base_offset=at, leader_epoch=2) for at in range(2, 6))
+    log.append_as_follower(data, NOW_MS)
+    fs.crash(Forget.SOMETHING)
+    epochs = [header.leader_epoch for header in read_headers(disk.open_log())]
+    assert epochs == sorted(epochs)
+    assert epochs[:2] == [1, 1]
+    assert 1 not in epochs[2:]

@@ -186,6 +186,8 @@ def _update(partitions: dict[PartitionKey, Wanted], request: FetchRequest) -> No
         known.current_leader_epoch = new.current_leader_epoch
         known.last_fetched_epoch = new.last_fetched_epoch
         known.log_start_offset = new.log_start_offset
+        # Whoever names a partition again may not have taken what was told last.
+        known.told_high_watermark = -1
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             partitions.pop((topic.topic or topic.topic_id, partition), None)

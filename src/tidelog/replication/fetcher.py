@@ -130,6 +130,8 @@ class Fetcher:
         self._by_place[followed.place] = followed
         self._changed[partition.topic_partition] = None
         self._unwanted.pop(followed.place, None)
+        # An answer that is on its way will be thrown away: what the leader told with it must be told again.
+        self._session.name_again(followed.place)
         self._news.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -262,7 +264,7 @@ class Fetcher:
                 size += self._take(followed, data)
                 taken.append(followed.partition)
                 partitions += 1
-                if size > BYTES_PER_TURN or partitions % PARTITIONS_PER_TURN == 0:
+                if size >= BYTES_PER_TURN or partitions % PARTITIONS_PER_TURN == 0:
                     size = 0
                     await asyncio.sleep(0)
         await self._make_durable(taken)
@@ -278,7 +280,7 @@ class Fetcher:
         )
 
     def _take(self, followed: _Followed, data: PartitionData) -> int:
-        """Gives how many bytes were appended."""
+        """Gives how much work it was, in bytes appended."""
         size = 0
         partition = followed.partition
         try:
@@ -289,6 +291,7 @@ class Fetcher:
                 return 0
             elif data.diverging_epoch.epoch >= 0:
                 partition.cut_back(EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+                size = BYTES_PER_TURN  # a cut waits for the disk: time for others
             else:
                 size = self._append(followed, data)
         except BrokerError as error:
@@ -351,7 +354,7 @@ class Fetcher:
     async def _make_durable(self, taken: list[Partition]) -> None:
         """The next fetch promises that we have what came with this one: where fsync counts, it must be on disk."""
         done = self._loop.create_future()
-        wait = ProduceWait(lambda: done.set_result(None))
+        wait = ProduceWait(lambda: done.done() or done.set_result(None))
         for partition in taken:
             partition.await_durable(wait)
         if wait.outstanding:

@@ -78,6 +78,10 @@ class FollowerSession:
                 entry.partitions.append(partition)
         return list(topics.values()), list(forgotten.values())
 
+    def name_again(self, place: Place) -> None:
+        """The next request names this partition even if nothing about it has changed."""
+        self._told.pop(place, None)
+
     def answered(self, response: FetchResponse) -> None:
         """The request was answered without an error: the session goes on, if the leader has one."""
         if response.session_id == NO_SESSION or (not self.is_new and response.session_id != self.session_id):

@@ -140,6 +140,9 @@ class Partition:
         """
         if not role.supersedes(self.leader_epoch, self.partition_epoch):
             return False
+        if role.leader_epoch < self.log.last_leader_epoch:
+            logger.warning("%s: the log has seen a later reign than %s", self.topic_partition, role)
+            return False
         led, new_reign = self.leads, role.leader_epoch != self.leader_epoch
         self.leader, self.leader_epoch, self.partition_epoch = role.leader, role.leader_epoch, role.partition_epoch
         self.replicas, self.isr, self.observers = role.replicas, role.isr, role.observers
@@ -288,6 +291,8 @@ class Partition:
             return False
         wait.outstanding.add(self.topic_partition)
         self._flush_waits.append((log.log_end_offset - 1, wait))
+        # Whoever appended has asked for it, but a sync that is under way while the log is cut does not count.
+        self._commit.request(self)
         return True
 
     # --- what group commit calls ---
@@ -452,16 +457,20 @@ class Partition:
                 self.high_watermark,
             )
         self.log.truncate_to(offset)
-        self._lower_high_watermark()
+        self._was_cut()
 
     def start_over(self, offset: int) -> None:
         """The leader has nothing that could follow what is here: begin anew where it begins."""
         self.log.truncate_fully_and_start_at(offset)
-        self._lower_high_watermark()
+        self._was_cut()
 
-    def _lower_high_watermark(self) -> None:
+    def _was_cut(self) -> None:
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
+        # What somebody wanted to see on disk is gone.
+        waits, self._flush_waits = self._flush_waits, deque()
+        for _offset, wait in waits:
+            wait.reached(self.topic_partition)
 
     # --- reading ---
 

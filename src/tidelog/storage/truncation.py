@@ -1,7 +1,7 @@
 """Cutting the end of a log off, as a follower does when its leader has something else there.
 
-The order keeps a crash harmless: no recovery point on disk may lie beyond the cut, and segments that were taken out
-must not come back beside what is written in their place.
+The order keeps a crash harmless: no recovery point on disk may lie beyond the cut, and what was cut off, segments or
+the end of one, must not come back beside what is written in its place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     _remove(log, log.segments.drop_from(segment.base_offset + 1))
     if place is not None:
         segment.truncate(place.position, end_offset)
-        log.durability.add_file(segment.file.get())
+        # Before anything is written in place of what goes: else a crash could leave old batches between new ones.
+        segment.file.get().sync()
     log.log_end_offset = end_offset
     log.durability.truncated(end_offset)
     log.epochs.truncate_end(end_offset)
