@@ -348,6 +348,20 @@ def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else(
     assert "is damaged and will be written anew" in caplog.text
 
 
+def test_checkpoints_prepared_before_a_clean_stop_are_not_written_after_it(forgetful: Disk) -> None:
+    store = forgetful.open_store()
+    log = store.create(TP, TOPIC_ID, CONFIG)
+    append_values(log, b"a")
+    late = store.prepare_checkpoints({TP: 0})
+    append_values(log, b"b", b"c")
+    store.close({TP: 3})
+    late.write()
+    again = forgetful.open_store()
+    assert read_values(again.logs[TP]) == [b"a", b"b", b"c"]
+    assert again.logs[TP].flushed_offset == 3
+    assert again.high_watermarks[TP] == 3
+
+
 def test_many_partitions_open_with_few_files(disk: Disk) -> None:
     store = disk.open_store(open_files_max=5)
     for at in range(60):

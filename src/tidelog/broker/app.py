@@ -148,6 +148,7 @@ async def _coordination_of(config: BrokerConfig, clock: Clock) -> ZnodeStore:
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
         digest=(user, password) if user else None,
         protect=config.zookeeper_set_acl,
+        requests_in_flight_max=config.zookeeper_max_in_flight_requests,
     )
 
 

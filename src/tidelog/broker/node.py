@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import coordination
 from tidelog.broker.group_coordination import GroupCoordination
+from tidelog.broker.group_registry import GroupRegistry
 from tidelog.broker.membership import Membership
 from tidelog.broker.peers import Peers
 from tidelog.broker.router import Router
@@ -116,6 +117,11 @@ class Node:
         self._replicate()
         topics = TopicCreation(self.controller, self.ask_controller)
         self.groups = GroupCoordination(image, settings, topics, clock)
+        if config.tidelog_group_registry_enable:
+            registry = GroupRegistry(znodes, config.broker_id, clock, self.groups.coordinator.partition_of)
+            self.groups.coordinator.onlooker = registry
+            registry.start()
+            self._stops.append(registry.stop)
         self._stops.append(self._close_groups)
         replicas.watchers[OFFSETS_TOPIC] = self.groups
         services = self._services(ProducerIds(znodes, config.broker_id), topics, served, secret)

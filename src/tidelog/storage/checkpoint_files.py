@@ -74,6 +74,11 @@ class CheckpointFiles:
                 self._replace(name, values)
             return True
 
+    def supersede(self) -> None:
+        """What periodic writers have prepared is out of date from now on."""
+        with self._lock:
+            self.version += 1
+
     def lower_recovery_point(self, topic_partition: TopicPartition, offset: int) -> None:
         """Before a cut at `offset`: what is written in place of the lost part is neither durable nor compacted yet."""
         with self._lock:

@@ -240,6 +240,9 @@ class LogStore:
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """A clean stop: everything flushed, indexes and snapshots written, checkpoints, and last the marker."""
         unwell = self._flush_logs()
+        for data_dir in self._data_dirs:
+            # A periodic writer may still be at it, in a thread that nobody waits for: the last word is ours.
+            data_dir.checkpoints.supersede()
         self.write_checkpoints(high_watermarks)
         for log in self.logs.values():
             log.abandon()
