@@ -353,8 +353,13 @@ class Fetcher:
 
     async def _make_durable(self, taken: list[Partition]) -> None:
         """The next fetch promises that we have what came with this one: where fsync counts, it must be on disk."""
-        done = self._loop.create_future()
-        wait = ProduceWait(lambda: done.done() or done.set_result(None))
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def finish() -> None:
+            if not done.done():  # nobody waits any more once the fetcher is stopped
+                done.set_result(None)
+
+        wait = ProduceWait(finish)
         for partition in taken:
             partition.await_durable(wait)
         if wait.outstanding:
