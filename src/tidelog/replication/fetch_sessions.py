@@ -181,13 +181,28 @@ def wanted_partitions(request: FetchRequest) -> list[Wanted]:
 def _update(partitions: dict[PartitionKey, Wanted], request: FetchRequest) -> None:
     for new in wanted_partitions(request):
         known = partitions.setdefault(new.key, new)
-        known.fetch_offset = new.fetch_offset
-        known.max_bytes = new.max_bytes
-        known.current_leader_epoch = new.current_leader_epoch
-        known.last_fetched_epoch = new.last_fetched_epoch
-        known.log_start_offset = new.log_start_offset
-        # Whoever names a partition again may not have taken what was told last.
-        known.told_high_watermark = -1
+        asked = (
+            new.fetch_offset,
+            new.max_bytes,
+            new.current_leader_epoch,
+            new.last_fetched_epoch,
+            new.log_start_offset,
+        )
+        if asked == (
+            known.fetch_offset,
+            known.max_bytes,
+            known.current_leader_epoch,
+            known.last_fetched_epoch,
+            known.log_start_offset,
+        ):
+            known.told_high_watermark = -1  # who repeats itself has not taken what it was told last
+        (
+            known.fetch_offset,
+            known.max_bytes,
+            known.current_leader_epoch,
+            known.last_fetched_epoch,
+            known.log_start_offset,
+        ) = asked
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             partitions.pop((topic.topic or topic.topic_id, partition), None)
