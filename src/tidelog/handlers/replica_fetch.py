@@ -6,7 +6,7 @@ records count as safe that are not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.fetch_reply import empty, refused, shape, size_of, topic_name
@@ -18,16 +18,7 @@ from tidelog.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchRespo
 
 if TYPE_CHECKING:
     from tidelog.replication.fetch_sessions import FetchScope, Wanted
-    from tidelog.replication.isr import Follower
     from tidelog.replication.partition import Partition
-
-
-class _Known(NamedTuple):
-    """A partition as it was when a follower's fetch was last looked at."""
-
-    partition: Partition
-    follower: Follower
-    partition_epoch: int
 
 
 class ReplicaFetch:
@@ -55,11 +46,6 @@ class ReplicaFetch:
         left = min(self._req.max_bytes, self._ctx.services.config.fetch_max_bytes)
         results: list[tuple[Wanted, PartitionData]] = []
         for wanted in self._scope.wanted:
-            if wanted.note is not None and self._is_quiet(wanted, wanted.note):
-                if arrived:
-                    wanted.note.follower.still_at_the_end(now_ms)
-                self.partitions.append(wanted.note.partition)
-                continue
             try:
                 data = self._look_at(wanted, left, now_ms, arrived=arrived)
             except BrokerError as error:
@@ -74,23 +60,6 @@ class ReplicaFetch:
                 self.bytes_read += size
             results.append((wanted, data))
         return results
-
-    def _is_quiet(self, wanted: Wanted, known: _Known) -> bool:
-        """Whether nothing has changed since the follower had everything and was told everything.
-
-        Most partitions are quiet most of the time: one fetch in a session is about all of them.
-        """
-        partition = known.partition
-        log = partition.log
-        return (
-            log.log_end_offset == wanted.fetch_offset
-            and partition.high_watermark == wanted.told_high_watermark
-            and log.log_start_offset == wanted.told_log_start
-            and partition.leader == self._ctx.services.broker_id
-            and partition.leader_epoch == wanted.current_leader_epoch
-            and partition.partition_epoch == known.partition_epoch
-            and known.follower.in_sync
-        )
 
     def _topic(self, wanted: Wanted) -> str:
         return topic_name(self._ctx, wanted.topic_id) if self._ctx.version >= TOPIC_IDS_SINCE else wanted.topic
@@ -126,7 +95,6 @@ class ReplicaFetch:
             follower.start_offset = wanted.log_start_offset
             partition.fetched(self._replica_id, wanted.fetch_offset, now_ms, self._replica_epoch)
             data.high_watermark = partition.high_watermark
-            wanted.note = _Known(partition, follower, partition.partition_epoch)
         if found is not None:
             data.records = found.slice
             if self._throttled(partition):

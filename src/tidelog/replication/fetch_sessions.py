@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
 
@@ -43,8 +43,6 @@ class Wanted:
     """Of a follower's own log."""
     told_high_watermark: int = -1
     told_log_start: int = -1
-    note: Any = None
-    """What whoever serves the reader keeps in mind of the partition, as long as the reader wants the same."""
 
     @property
     def key(self) -> PartitionKey:
@@ -196,10 +194,8 @@ def _update(partitions: dict[PartitionKey, Wanted], request: FetchRequest) -> No
             known.current_leader_epoch,
             known.last_fetched_epoch,
             known.log_start_offset,
-        ) or (new.current_leader_epoch != known.current_leader_epoch):
-            # Who repeats itself, or has a new role, has not taken what it was told last.
-            known.told_high_watermark = -1
-        known.note = None
+        ):
+            known.told_high_watermark = -1  # who repeats itself has not taken what it was told last
         (
             known.fetch_offset,
             known.max_bytes,
