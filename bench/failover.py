@@ -97,7 +97,7 @@ def kill(on: Stage, amounts: Amounts, victim: int) -> Killed:
     client.warm(led)
     eager = EagerWrites([cluster.addresses[number] for number in survivors], _TOPIC, led)
     gone = on.registry.vanishing(f"/brokers/ids/{victim}")
-    with _following(on, survivors, _TOPIC) as views:
+    with _following(on, survivors) as views:
         killed_at = time.time()
         cluster.kill(victim)
         client.send(led)
@@ -129,7 +129,7 @@ def stop(on: Stage, amounts: Amounts, victim: int) -> Stopped:
     survivors = [number for number in cluster.numbers if number != victim]
     read = max(1, amounts.partitions // 10)
     with SteadyLoad(cluster.bootstrap, _TOPIC, amounts.partitions, amounts.load_per_second, read) as load:
-        with _following(on, survivors, _TOPIC) as views:
+        with _following(on, survivors) as views:
             views.begin()
             stopped_at = time.time()
             cluster.stop(victim)
@@ -155,7 +155,7 @@ def kill_controller(on: Stage, topics: Sequence[str]) -> Succeeded:
     survivors = [number for number in cluster.numbers if number != victim]
     waiting = ControllerWait([cluster.addresses[number] for number in survivors])
     gone = on.registry.vanishing("/controller")
-    with _following(on, survivors, topics[-1]) as views:
+    with _following(on, survivors) as views:
         cluster.kill(victim)
         gone_at = gone.wait(_EXPIRED_WITHIN_S)
         spent = _cpu_of(on, survivors)
@@ -168,8 +168,8 @@ def kill_controller(on: Stage, topics: Sequence[str]) -> Succeeded:
 
 
 @contextmanager
-def _following(on: Stage, brokers: Sequence[int], topic: str) -> Iterator[LeaderViews]:
-    views = LeaderViews([on.cluster.addresses[number] for number in brokers], topic)
+def _following(on: Stage, brokers: Sequence[int]) -> Iterator[LeaderViews]:
+    views = LeaderViews([on.cluster.addresses[number] for number in brokers])
     try:
         yield views
     finally:

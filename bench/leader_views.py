@@ -14,7 +14,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,10 +33,11 @@ class _Answer(NamedTuple):
 
 
 class LeaderViews:
-    """What each of some brokers says of one topic, again and again from `begin` to `end`."""
+    """What each of some brokers says of all topics, again and again from `begin` to `end`.
 
-    def __init__(self, addresses: Sequence[Address], topic: str) -> None:
-        self._topic = topic
+    Of all topics, since brokers keep that answer as long as nothing changes: asking disturbs them little."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
         self._clients = [RawClient(address.port, address.host, timeout_s=60.0) for address in addresses]
         self._answers: list[list[_Answer]] = [[] for _ in self._clients]
         self._over = threading.Event()
@@ -55,8 +56,7 @@ class LeaderViews:
             client.close()
 
     def _ask(self, client: RawClient, answers: list[_Answer]) -> None:
-        wanted = MetadataRequestTopic(name=self._topic)
-        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         while True:
             over = self._over.is_set()  # looked at before the last question: that one sees the end of it all
             client.send(request, _METADATA_VERSION)
