@@ -4,12 +4,13 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 WORKERS ?= 2
 KILLS ?= 50
+ROUNDS ?= 10
 FUZZ_SECONDS ?= 60
 SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill check format fuzz sim lock clean
+.PHONY: help setup demo test test-peers test-kill test-cluster check format fuzz sim lock clean
 .PHONY: bench bench-compaction bench-groups bench-failover bench-replication
 
 help: ## List the targets
@@ -35,6 +36,10 @@ test-peers: .venv/ready ## Run the tests with clients in other languages (Maven 
 
 test-kill: .venv/ready ## Kill the broker under load KILLS times and look for lost, repeated or reordered records
 	$(PYTEST) tests/broker/test_kill_nine.py --kills $(KILLS) -s --timeout 3600
+
+test-cluster: .venv/ready ## Break a cluster under load, each way ROUNDS times, brokers in network namespaces (root) included
+	scripts/setup java
+	CLUSTER_ROUNDS=$(ROUNDS) $(PYTEST) tests/cluster -m "not peers" -s --timeout 7200
 
 check: .venv/ready ## Lint, check formatting, types and the walls between the rooms
 	.venv/bin/ruff check .

@@ -265,13 +265,20 @@ class ClusterProcesses:
         try:
             return eventually(look, waiting_for, within_s=PATIENCE_S, every_s=0.05)
         except TimeoutError as error:
-            raise AssertionError(f"{error}\n{self._views()}\n{self.log_tails()}") from None
+            raise AssertionError(f"{error}\n{self.report()}") from None
 
-    def _views(self) -> str:
+    def report(self) -> str:
+        """How the brokers see the cluster, for people who wonder why a test failed."""
         lines = []
         for number in self.awake:
             try:
-                lines.append(f"broker {number} sees {self.view(number)}")
+                view = self.view(number)
+                lines.append(f"broker {number} sees {sorted(view.brokers)}, controller {view.controller}:")
+                lines += [
+                    f"    {place}: leader {found.leader} of epoch {found.leader_epoch}, {sorted(found.in_sync)} of "
+                    f"{sorted(found.replicas)} in sync"
+                    for place, found in sorted(view.partitions.items())
+                ]
             except OSError as error:
                 lines.append(f"broker {number} does not answer: {error}")
         return "\n".join(lines)

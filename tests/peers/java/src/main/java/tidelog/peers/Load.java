@@ -15,6 +15,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class Load {
     private static final int UNDER_WAY_MAX = 500;
     private static final int FILLING_MAX = 300;
+    private static final int BURST = 20;
+    private static final int BURST_EVERY_MS = 20;
 
     private Load() {}
 
@@ -31,6 +33,9 @@ final class Load {
                 int partition = (int) (sent % partitions);
                 long sequence = sent / partitions;
                 room.acquire();
+                if (sent % BURST == 0) {
+                    Thread.sleep(BURST_EVERY_MS);
+                }
                 producer.send(new ProducerRecord<>(topic, partition, null, value(name, sequence)), (placed, failure) -> {
                     JsonObject report = new JsonObject();
                     report.addProperty("partition", partition);
