@@ -20,6 +20,7 @@ from tidelog.broker.membership import Membership
 from tidelog.broker.peers import Peers
 from tidelog.broker.router import Router
 from tidelog.broker.topic_creation import TopicCreation
+from tidelog.broker.transaction_coordination import TransactionCoordination
 from tidelog.controller.image import OFFSETS_TOPIC, ClusterImage
 from tidelog.controller.observers import observers_among
 from tidelog.controller.producer_ids import ProducerIds
@@ -124,6 +125,7 @@ class Node:
             self._stops.append(registry.stop)
         self._stops.append(self._close_groups)
         replicas.watchers[OFFSETS_TOPIC] = self.groups
+        self.transactions = TransactionCoordination()
         services = self._services(ProducerIds(znodes, config.broker_id), topics, served, secret)
         self._fencing = services.fencing
         self.membership.on_registered = self._registered
@@ -151,6 +153,7 @@ class Node:
             store=self.store,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS),
             groups=self.groups,
+            transactions=self.transactions,
             blocking=self._make_executor("blocking", config.tidelog_blocking_threads),
             served=served,
             controller=self.controller,

@@ -6,7 +6,7 @@ serves, and ApiVersions is derived from that, so that nothing is offered that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.replication.fetch_sessions import FetchSessions
     from tidelog.replication.replicas import Replicas
     from tidelog.storage.store import LogStore
+    from tidelog.types import TopicPartition
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -125,6 +126,27 @@ class Groups(Protocol):
         """Creates the internal topic if it is not there."""
 
 
+class Transactions(Protocol):
+    """The transaction coordinator, here or elsewhere in the cluster, and what it needs around it."""
+
+    async def ensure_topic(self) -> None:
+        """Creates the internal topic if it is not there."""
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Asks the coordinator whether a transaction is open in which these partitions are; `add` puts them into it.
+
+        Every partition has an answer, NONE or what the producer is to be told. Nothing is raised, and nothing is tried
+        again for long: the producer does that."""
+
+
 @dataclass(slots=True)
 class Services:
     """The rooms a handler may call, wired once by the broker."""
@@ -141,6 +163,7 @@ class Services:
     store: LogStore
     fetch_sessions: FetchSessions
     groups: Groups
+    transactions: Transactions
     blocking: Executor
     """For work that holds no loop: the C calls in it release the GIL."""
     served: dict[int, Handler[Any, Any]]
