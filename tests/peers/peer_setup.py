@@ -66,6 +66,11 @@ def kafka_broker() -> Path:
     return _prepared("kafka-server", _build_with_maven)
 
 
+def kafka_of_zookeeper() -> Path:
+    """A directory with the jars of an older Apache Kafka, whose tools read and write ZooKeeper, in `lib/`."""
+    return _prepared("kafka-zookeeper", _build_with_maven)
+
+
 def go_driver() -> Path:
     """A directory with the program `driver`."""
     return _prepared("go", _build_with_go)
@@ -155,7 +160,7 @@ def _run(command: Sequence[str], work: Path, environment: dict[str, str] | None 
 
 
 def main() -> None:
-    for prepare in (java_driver, kafka_broker, go_driver, js_driver):
+    for prepare in (java_driver, kafka_broker, kafka_of_zookeeper, go_driver, js_driver):
         sys.stdout.write(f"{prepare()}\n")
 
 
