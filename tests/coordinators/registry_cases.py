@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tidelog.coordinators.decision import LoadedBatch
 from tidelog.znodes import paths
 from tidelog.znodes.errors import NoNode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from tidelog.coordinators.decision import StoredRecord
+    from tidelog.coordinators.decision import StoredRecord, Transaction
     from tidelog.errors import BrokerError
-    from tidelog.wire.declare import Message
     from tidelog.znodes.store import ZnodeStore
 
 WAIT_S = 60
@@ -26,7 +26,8 @@ class SharedLog:
     """A log that outlives whoever leads it. Everything is safe at once, or when the test says so."""
 
     def __init__(self, *, at_once: bool = True) -> None:
-        self.records: list[StoredRecord] = []
+        self.records: list[StoredRecord | LoadedBatch] = []
+        """What is part of a transaction takes one offset for a whole batch."""
         self.at_once = at_once
         self.waiting: list[tuple[int, Callable[[BrokerError | None], None]]] = []
         self.safe = 0
@@ -35,8 +36,23 @@ class SharedLog:
     def end_offset(self) -> int:
         return len(self.records)
 
-    def append(self, records: Sequence[StoredRecord], _now_ms: int) -> int:
-        self.records += records
+    def append(self, records: Sequence[StoredRecord], _now_ms: int, transaction: Transaction | None = None) -> int:
+        if transaction is None:
+            self.records += records
+        else:
+            self.records.append(LoadedBatch([(record.key, record.value) for record in records], transaction))
+        return self._appended()
+
+    def mark(self, transaction: Transaction, *, committed: bool) -> None:
+        """Appends a marker, which whoever leads must be told of."""
+        self.records.append(LoadedBatch((), transaction, committed))
+        self._appended()
+
+    def marked(self, transaction: Transaction, *, committed: bool) -> int:
+        assert self.records[-1] == LoadedBatch((), transaction, committed)
+        return len(self.records) - 1
+
+    def _appended(self) -> int:
         if self.at_once:
             self.safe = len(self.records)
         return len(self.records) - 1
@@ -54,9 +70,9 @@ class SharedLog:
         for then in ready:
             then(error)
 
-    async def read(self) -> AsyncIterator[Sequence[tuple[Message, Message | None]]]:
+    async def read(self) -> AsyncIterator[Sequence[LoadedBatch]]:
         for record in list(self.records):
-            yield [(record.key, record.value)]
+            yield [record if isinstance(record, LoadedBatch) else LoadedBatch([(record.key, record.value)])]
 
 
 async def look(znodes: ZnodeStore, root: str, on_change: Callable[[object], None] | None = None) -> dict[str, Node]:

@@ -206,15 +206,15 @@ class TestTransactions:
         found = book.get("g", "t", 0)
         assert found is not None
         assert found.offset == 1
-        assert book.unstable("g", "t", 0)
-        assert not book.unstable("g", "t", 1)
-        assert book.held("g")
-        book.settle(77, committed=committed)
+        assert book.is_unstable("g", "t", 0)
+        assert not book.is_unstable("g", "t", 1)
+        assert book.is_held("g")
+        book.end_transaction(77, committed=committed)
         found = book.get("g", "t", 0)
         assert found is not None
         assert found.offset == offset
-        assert not book.unstable("g", "t", 0)
-        assert not book.held("g")
+        assert not book.is_unstable("g", "t", 0)
+        assert not book.is_held("g")
 
     def test_whoever_wants_what_is_stable_is_told_to_wait(self) -> None:
         driver = GroupDriver()

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from tidelog.coordinators.coordinator import Coordinator
-from tidelog.coordinators.decision import Decision
+from tidelog.coordinators.decision import Decision, LoadedBatch, Transaction
 from tidelog.coordinators.placement import java_string_hash, partition_for
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -23,18 +23,30 @@ if TYPE_CHECKING:
     from tidelog.wire.declare import Message, Struct
 
 
+MINE = Transaction(7, 0)
+
+
 class Tally:
-    """A shard that counts: `add` appends a record, `read` only tells, `ring` arms a timer that adds one."""
+    """A shard that counts.
+
+    `add` appends a record, `read` only tells, `ring` arms a timer that adds one, `effect` asks for one after it has
+    added, `later` adds inside a transaction.
+    """
 
     def __init__(self) -> None:
         self.total = 0
+        self.pending = 0
         self.abandoned: list[Ticket] = []
 
     def handle(self, ticket: Ticket, request: Struct, _caller: Any, now_ms: int) -> Decision:
         assert isinstance(request, HeartbeatRequest)
         decision = Decision()
-        if request.group_id == "add":
+        if request.group_id in {"add", "effect", "later"}:
             self._add(decision)
+        if request.group_id == "effect":
+            decision.effects.append(self.total + 1)
+        if request.group_id == "later":
+            decision.transaction = MINE
         if request.group_id == "ring":
             decision.arm("bell", now_ms + 10)
         if request.group_id == "ring at once":
@@ -54,6 +66,16 @@ class Tally:
         assert isinstance(value, TransactionLogValue)
         self.total += value.producer_id
 
+    def apply_in_transaction(self, transaction: Transaction, _key: Message, value: Message | None) -> None:
+        assert transaction == MINE
+        assert isinstance(value, TransactionLogValue)
+        self.pending += value.producer_id
+
+    def end_transaction(self, transaction: Transaction, *, committed: bool) -> None:
+        assert transaction == MINE
+        self.total += self.pending if committed else 0
+        self.pending = 0
+
     def on_timer(self, key: Hashable, _now_ms: int) -> Decision:
         assert key == "bell"
         decision = Decision()
@@ -61,32 +83,42 @@ class Tally:
         return decision
 
     def on_loaded(self, _now_ms: int) -> Decision:
-        return Decision()
+        return Decision(effects=["loaded"])
 
     def abandon(self, ticket: Ticket) -> None:
         self.abandoned.append(ticket)
 
 
 class Log:
-    """A log whose high watermark the test moves."""
+    """A log whose high watermark the test moves. Every batch takes one offset."""
 
     def __init__(self) -> None:
-        self.records: list[StoredRecord] = []
+        self.batches: list[LoadedBatch] = []
         self.waiting: list[tuple[int, Callable[[BrokerError | None], None]]] = []
         self.high_watermark = 0
         self.broken = False
+        self.fenced = False
         self.may_be_read = asyncio.Event()
         self.may_be_read.set()
 
     @property
     def end_offset(self) -> int:
-        return len(self.records)
+        return len(self.batches)
 
-    def append(self, records: Sequence[StoredRecord], _now_ms: int) -> int:
+    def append(self, records: Sequence[StoredRecord], _now_ms: int, transaction: Transaction | None = None) -> int:
         if self.broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-        self.records += records
-        return len(self.records) - 1
+        if self.fenced and transaction is not None:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, "somebody newer is there")
+        self.batches.append(LoadedBatch([(record.key, record.value) for record in records], transaction))
+        return len(self.batches) - 1
+
+    def mark(self, *, committed: bool) -> None:
+        self.batches.append(LoadedBatch((), MINE, committed))
+
+    def marked(self, transaction: Transaction, *, committed: bool) -> int:
+        assert self.batches[-1] == LoadedBatch((), transaction, committed)
+        return len(self.batches) - 1
 
     def when_safe(self, offset: int, then: Callable[[BrokerError | None], None]) -> None:
         if offset < self.high_watermark:
@@ -95,14 +127,18 @@ class Log:
             self.waiting.append((offset, then))
 
     def make_safe(self, error: BrokerError | None = None) -> None:
-        self.high_watermark = len(self.records)
+        self.high_watermark = len(self.batches)
         waiting, self.waiting = self.waiting, []
         for _offset, then in waiting:
             then(error)
 
-    async def read(self) -> AsyncIterator[Sequence[tuple[Message, Message | None]]]:
+    async def read(self) -> AsyncIterator[Sequence[LoadedBatch]]:
         await self.may_be_read.wait()
-        yield [(record.key, record.value) for record in self.records]
+        at = 0
+        while at < len(self.batches):
+            yield self.batches[at : at + 1]
+            at += 1
+            await self.may_be_read.wait()
 
 
 class StillClock:
@@ -120,7 +156,8 @@ class Stage:
     def __init__(self) -> None:
         self.log = Log()
         self.clock = StillClock()
-        self.coordinator: Coordinator[Tally] = Coordinator("__state", Tally, lambda: 1, self.clock)
+        self.effects: list[Any] = []
+        self.coordinator: Coordinator[Tally] = Coordinator("__state", Tally, lambda: 1, self.clock, self.effects.append)
 
     async def open(self) -> ShardRuntime[Tally]:
         self.coordinator.lead(0, self.log)
@@ -241,13 +278,127 @@ def test_a_batch_that_can_never_be_safe_fails_its_reply() -> None:
     on_stage(story)
 
 
+def test_effects_wait_until_everything_before_them_is_safe() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        assert stage.effects == ["loaded"]
+        stage.ask("add")
+        reply = stage.ask("effect")
+        stage.ask("effect")
+        assert stage.effects == ["loaded"]
+        stage.log.make_safe()
+        assert stage.effects == ["loaded", 2, 3]
+        assert reply == [2]
+
+    on_stage(story)
+
+
+def test_effects_of_what_was_loaded_wait_until_it_is_safe() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.ask("add")
+        await stage.open()
+        assert stage.effects == ["loaded"]
+        stage.log.make_safe()
+        assert stage.effects == ["loaded", "loaded"]
+
+    on_stage(story)
+
+
+def test_effects_are_dropped_with_the_state_that_wanted_them() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.ask("effect")
+        stage.log.make_safe(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "fsync failed"))
+        assert stage.effects == ["loaded"]
+
+    on_stage(story)
+
+
+def test_effects_are_dropped_when_the_coordinator_is_lost() -> None:
+    async def story(stage: Stage) -> None:
+        runtime = await stage.open()
+        stage.ask("effect")
+        stage.coordinator.resign(0)
+        stage.log.make_safe()
+        assert stage.effects == ["loaded"]
+        assert not runtime.active
+
+    on_stage(story)
+
+
+def test_bad_news_of_an_append_does_not_bring_back_what_was_closed() -> None:
+    async def story(stage: Stage) -> None:
+        runtime = await stage.open()
+        stage.ask("add")
+        stage.coordinator.resign(0)
+        stage.log.make_safe(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "gone"))
+        with pytest.raises(BrokerError) as refusal:
+            runtime.ask(HeartbeatRequest(group_id="read", generation_id=0, member_id=""), None, print)
+        assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+
+    on_stage(story)
+
+
+@pytest.mark.parametrize(("committed", "total"), [(True, 2), (False, 1)])
+def test_what_is_part_of_a_transaction_counts_once_that_is_committed(committed: bool, total: int) -> None:
+    async def story(stage: Stage) -> None:
+        runtime = await stage.open()
+        stage.ask("later")
+        stage.ask("add")
+        stage.log.make_safe()
+        assert stage.ask("read") == [1]
+        stage.log.mark(committed=committed)
+        runtime.transaction_ended(MINE, committed=committed)
+        read = stage.ask("read")
+        assert read == [], "the marker could still be lost"
+        stage.log.make_safe()
+        assert read == [total]
+        await stage.open()
+        assert stage.ask("read") == [total], "loading leads to the same"
+
+    on_stage(story)
+
+
+def test_a_marker_that_comes_while_the_log_is_read_is_read_with_it() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open()
+        stage.ask("later")
+        stage.log.make_safe()
+        stage.log.may_be_read.clear()
+        stage.coordinator.lead(0, stage.log)
+        await stage.settled()
+        stage.log.mark(committed=True)
+        stage.coordinator.shard_of("any").transaction_ended(MINE, committed=True)
+        stage.log.make_safe()
+        stage.log.may_be_read.set()
+        await stage.settled()
+        assert stage.ask("read") == [1]
+
+    on_stage(story)
+
+
+def test_a_transaction_that_is_refused_concerns_only_its_client() -> None:
+    async def story(stage: Stage) -> None:
+        runtime = await stage.open()
+        parked = stage.ask("never")
+        stage.log.fenced = True
+        refused = stage.ask("later")
+        assert refused[0].code is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert runtime.active
+        assert parked == []
+        assert runtime.shard.pending == 0
+
+    on_stage(story)
+
+
 def test_a_timer_rings_once_at_its_time() -> None:
     async def story(stage: Stage) -> None:
         await stage.open()
         stage.ask("ring")
-        assert stage.log.records == []
+        assert stage.log.batches == []
         stage.clock.ms += 10
-        await until(lambda: len(stage.log.records) == 1)
+        await until(lambda: len(stage.log.batches) == 1)
         stage.log.make_safe()
         assert stage.ask("read") == [1]
 
@@ -260,7 +411,7 @@ def test_decisions_may_come_before_a_timer_that_is_due_at_once(run: Callable[...
         await stage.open()
         stage.ask("ring at once")
         stage.ask("read")
-        await until(lambda: len(stage.log.records) == 1)
+        await until(lambda: len(stage.log.batches) == 1)
         stage.log.make_safe()
         assert stage.ask("read") == [1]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidelog.coordinators.placement import partition_for
-from tidelog.coordinators.runtime import Shard, ShardRuntime
+from tidelog.coordinators.runtime import Shard, ShardRuntime, nobody_acts
 from tidelog.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -28,13 +28,19 @@ class Onlooker(Protocol):
 
 class Coordinator(Generic[S]):
     def __init__(
-        self, topic: str, make_shard: Callable[[], S], partitions: Callable[[], int | None], clock: Clock
+        self,
+        topic: str,
+        make_shard: Callable[[], S],
+        partitions: Callable[[], int | None],
+        clock: Clock,
+        on_effect: Callable[[Any], None] = nobody_acts,
     ) -> None:
         """`partitions` tells how many partitions the internal topic has; None while there is no such topic."""
         self.topic = topic
         self._make_shard = make_shard
         self._partitions = partitions
         self._clock = clock
+        self._on_effect = on_effect
         self._shards: dict[int, ShardRuntime[S]] = {}
         self.onlooker: Onlooker | None = None
         """To be set before the first partition is taken over."""
@@ -47,7 +53,9 @@ class Coordinator(Generic[S]):
         self.resign(partition)
         if self.onlooker is not None:
             log = self.onlooker.follow(partition, log)
-        self._shards[partition] = ShardRuntime(f"{self.topic}-{partition}", self._make_shard, log, self._clock)
+        self._shards[partition] = ShardRuntime(
+            f"{self.topic}-{partition}", self._make_shard, log, self._clock, self._on_effect
+        )
 
     def resign(self, partition: int) -> None:
         runtime = self._shards.pop(partition, None)

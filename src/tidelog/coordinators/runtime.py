@@ -1,9 +1,13 @@
 """Runs one shard of a coordinator on its partition of an internal topic: decide, append, apply, answer.
 
 The shard decides and never waits. The runtime appends what was decided as one batch, applies it at once, so that the
-next decision sees it, and gives out replies only when the high watermark has passed everything appended so far. Reads
-wait for the same mark: nobody is told what a crash could take back. When an append fails, or the high watermark cannot
-move, the state is thrown away and loaded again: it is whatever the log says.
+next decision sees it, and gives out replies and effects only when the high watermark has passed everything appended so
+far. Reads wait for the same mark: nobody is told what a crash could take back. When an append fails, or the high
+watermark cannot move, the state is thrown away and loaded again: it is whatever the log says.
+
+Records may be part of a client's transaction. They are appended under its producer's name, kept apart by the shard, and
+count or not when its marker comes, which somebody else appends. A transaction that the log refuses is its client's
+affair: he is told, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable
 from enum import Enum
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from tidelog.clock import Clock
-    from tidelog.coordinators.decision import Decision, StoredRecord, Ticket
+    from tidelog.coordinators.decision import Decision, LoadedBatch, StoredRecord, Ticket, Transaction
     from tidelog.wire.declare import Message, Struct
 
 logger = logging.getLogger(__name__)
@@ -40,6 +45,12 @@ class Shard(Protocol):
 
     def apply(self, key: Message, value: Message | None) -> None: ...
 
+    def apply_in_transaction(self, transaction: Transaction, key: Message, value: Message | None) -> None:
+        """A record that counts once the transaction is committed."""
+
+    def end_transaction(self, transaction: Transaction, *, committed: bool) -> None:
+        """Its marker is in the log. There need not be any record of it."""
+
     def on_timer(self, key: Hashable, now_ms: int) -> Decision: ...
 
     def on_loaded(self, now_ms: int) -> Decision: ...
@@ -50,8 +61,11 @@ class Shard(Protocol):
 class StateLog(Protocol):
     """The partition of the internal topic, as far as a coordinator needs it."""
 
-    def append(self, records: Sequence[StoredRecord], now_ms: int) -> int:
+    def append(self, records: Sequence[StoredRecord], now_ms: int, transaction: Transaction | None = None) -> int:
         """Appends one batch and gives its last offset. Raises BrokerError."""
+
+    def marked(self, transaction: Transaction, *, committed: bool) -> int:
+        """Somebody has just appended a marker, at the offset that is given back."""
 
     def when_safe(self, offset: int, then: Callable[[BrokerError | None], None]) -> None:
         """Calls back once the high watermark has passed `offset`, perhaps at once, or never will."""
@@ -59,8 +73,24 @@ class StateLog(Protocol):
     @property
     def end_offset(self) -> int: ...
 
-    def read(self) -> AsyncIterator[Sequence[tuple[Message, Message | None]]]:
-        """Everything up to the end, safe or not, oldest first, in portions."""
+    def read(self) -> AsyncIterator[Sequence[LoadedBatch]]:
+        """Everything, safe or not, oldest first, in portions, up to where the end is when the last one was taken."""
+
+
+def take_in(shard: Shard, batch: LoadedBatch) -> None:
+    """Has the shard know what a batch says."""
+    if batch.transaction is None:
+        for key, value in batch.records:
+            shard.apply(key, value)
+        return
+    for key, value in batch.records:
+        shard.apply_in_transaction(batch.transaction, key, value)
+    if batch.committed is not None:
+        shard.end_transaction(batch.transaction, committed=batch.committed)
+
+
+def nobody_acts(effect: Any) -> None:
+    """For shards that have no effects."""
 
 
 class _Phase(Enum):
@@ -73,18 +103,26 @@ S = TypeVar("S", bound=Shard)
 
 
 class ShardRuntime(Generic[S]):
-    def __init__(self, name: str, make_shard: Callable[[], S], log: StateLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        make_shard: Callable[[], S],
+        log: StateLog,
+        clock: Clock,
+        on_effect: Callable[[Any], None] = nobody_acts,
+    ) -> None:
         self._name = name
         self._make_shard = make_shard
         self._log = log
         self._clock = clock
+        self._on_effect = on_effect
         self._loop = asyncio.get_running_loop()
         self._shard = make_shard()
         self._phase = _Phase.LOADING
         self._tickets = count(1)
         self._waiting: dict[Ticket, OnReply] = {}
-        self._held: deque[tuple[int, Ticket, Struct]] = deque()
-        """Replies that wait for the high watermark to pass an offset, in the order of the offsets."""
+        self._held: deque[tuple[int, Callable[[], None]]] = deque()
+        """Replies and effects that wait for the high watermark to pass an offset, in the order of the offsets."""
         self._last_offset = -1
         self._safe_offset = -1
         self._timers: dict[Hashable, int] = {}
@@ -125,9 +163,17 @@ class ShardRuntime(Generic[S]):
         if self.active:
             self._decide(decide)
 
+    def transaction_ended(self, transaction: Transaction, *, committed: bool) -> None:
+        """To be called in the step that appended its marker. While loading there is no need: the marker is read."""
+        if self.active:
+            self._last_offset = self._log.marked(transaction, committed=committed)
+            self._shard.end_transaction(transaction, committed=committed)
+            self._await_safety()
+
     def close(self) -> None:
         """The partition is led elsewhere, or the broker stops."""
         self._phase = _Phase.CLOSED
+        self._held.clear()
         self._loading.cancel()
         self._disarm()
         self._fail_waiting(BrokerError(ErrorCode.NOT_COORDINATOR, f"{self._name} is coordinated elsewhere"))
@@ -136,48 +182,69 @@ class ShardRuntime(Generic[S]):
 
     def _decide(self, decide: Callable[[S, int], Decision]) -> None:
         now_ms = self._clock.now_ms()
+        shard = self._shard
         try:
-            decision = decide(self._shard, now_ms)
-            if decision.records:
-                self._append(decision.records, now_ms)
+            decision = decide(shard, now_ms)
+            if decision.records and not self._append(decision, now_ms):
+                return
         except BrokerError as error:
             self._start_over(error)
             return
+        if self._shard is not shard:
+            return  # its append could not be kept: what it decided goes with it
         for timer in decision.timers:
             self._set_timer(timer.key, timer.at_ms)
         self._ring_at_next()
         for ticket, reply in decision.replies:
-            self._give(ticket, reply)
+            self._when_safe(partial(self._deliver, ticket, reply))
+        for effect in decision.effects:
+            self._when_safe(partial(self._on_effect, effect))
 
-    def _append(self, records: Sequence[StoredRecord], now_ms: int) -> None:
-        self._last_offset = self._log.append(records, now_ms)
-        for record in records:
-            self._shard.apply(record.key, record.value)
+    def _append(self, decision: Decision, now_ms: int) -> bool:
+        """False if a client's transaction was refused: nothing has changed."""
+        transaction = decision.transaction
+        if transaction is None:
+            self._last_offset = self._log.append(decision.records, now_ms)
+            for record in decision.records:
+                self._shard.apply(record.key, record.value)
+        else:
+            try:
+                self._last_offset = self._log.append(decision.records, now_ms, transaction)
+            except BrokerError as error:
+                for ticket, _reply in decision.replies:
+                    self._deliver(ticket, error)
+                return False
+            for record in decision.records:
+                self._shard.apply_in_transaction(transaction, record.key, record.value)
+        self._await_safety()
+        return True
+
+    def _await_safety(self) -> None:
         self._log.when_safe(self._last_offset, self._became_safe_at(self._last_offset))
 
     def _became_safe_at(self, offset: int) -> Callable[[BrokerError | None], None]:
         shard = self._shard
 
         def settle(error: BrokerError | None) -> None:
-            if self._shard is not shard:
+            if self._shard is not shard or self._phase is _Phase.CLOSED:
                 return  # this state was thrown away meanwhile
             if error is not None:
                 self._start_over(error)
                 return
             self._safe_offset = max(self._safe_offset, offset)
             while self._held and self._held[0][0] <= self._safe_offset:
-                _offset, ticket, reply = self._held.popleft()
-                self._deliver(ticket, reply)
+                _offset, release = self._held.popleft()
+                release()
 
         return settle
 
-    def _give(self, ticket: Ticket, reply: Struct) -> None:
+    def _when_safe(self, release: Callable[[], None]) -> None:
         if self._last_offset <= self._safe_offset:
-            self._deliver(ticket, reply)
+            release()
         else:
-            self._held.append((self._last_offset, ticket, reply))
+            self._held.append((self._last_offset, release))
 
-    def _deliver(self, ticket: Ticket, reply: Struct) -> None:
+    def _deliver(self, ticket: Ticket, reply: Struct | BrokerError) -> None:
         on_reply = self._waiting.pop(ticket, None)
         if on_reply is not None:
             on_reply(reply)
@@ -232,9 +299,9 @@ class ShardRuntime(Generic[S]):
             records = 0
             try:
                 async for portion in self._log.read():
-                    for key, value in portion:
-                        shard.apply(key, value)
-                    records += len(portion)
+                    for batch in portion:
+                        take_in(shard, batch)
+                        records += len(batch.records)
             except BrokerError as error:
                 logger.error("%s cannot be loaded, and is tried again: %s", self._name, error)
                 pause_s = RELOAD_PAUSE_S
@@ -244,7 +311,7 @@ class ShardRuntime(Generic[S]):
         self._phase = _Phase.ACTIVE
         # The last records may not be safe yet: what is decided on them must not be told before they are.
         self._last_offset = self._log.end_offset - 1
-        self._log.when_safe(self._last_offset, self._became_safe_at(self._last_offset))
+        self._await_safety()
         if records:
             logger.info("%s is loaded: %d records", self._name, records)
         self._decide(lambda shard, now_ms: shard.on_loaded(now_ms))

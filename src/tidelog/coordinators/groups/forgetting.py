@@ -95,7 +95,7 @@ class Forgetting:
         return unread(topics, lambda topic: self._consumer.subscribed_to(group_id, topic), -1, retention_ms, now_ms)
 
     def _check_delete(self, group_id: str) -> ErrorCode:
-        if self._offsets.held(group_id):
+        if self._offsets.is_held(group_id):
             return ErrorCode.NON_EMPTY_GROUP
         group = self._classic.get(group_id)
         if group is not None:

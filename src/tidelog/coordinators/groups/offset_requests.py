@@ -181,7 +181,7 @@ def _everything(
 def _fetch_partition(
     book: OffsetBook, group_id: str, topic: str, partition: int, *, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
-    if require_stable and book.unstable(group_id, topic, partition):
+    if require_stable and book.is_unstable(group_id, topic, partition):
         return _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = book.get(group_id, topic, partition)
     if committed is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from tidelog.coordinators.groups.pending_offsets import PendingOffsets, Place
 from tidelog.wire.stored.classic_groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ Topics: TypeAlias = "dict[str, dict[int, OffsetCommitValue]]"
 class OffsetBook:
     def __init__(self) -> None:
         self._groups: dict[str, Topics] = {}
-        self._open: dict[int, dict[tuple[str, str, int], OffsetCommitValue]] = {}
-        """Commits that are part of a transaction, by producer id: they count once it is committed."""
+        self._pending: PendingOffsets[OffsetCommitValue | None] = PendingOffsets()
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._groups
@@ -46,38 +46,45 @@ class OffsetBook:
     # --- what is stored ---
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        place = Place(key.group, key.topic, key.partition)
+        if place in self._pending:
+            self._pending.overtake(place)
+        self._put(place, value)
+
+    def _put(self, place: Place, value: OffsetCommitValue | None) -> None:
         if value is not None:
-            self._groups.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+            self._groups.setdefault(place.group, {}).setdefault(place.topic, {})[place.partition] = value
             return
-        topics = self._groups.get(key.group, {})
-        partitions = topics.get(key.topic, {})
-        partitions.pop(key.partition, None)
+        topics = self._groups.get(place.group, {})
+        partitions = topics.get(place.topic, {})
+        partitions.pop(place.partition, None)
         if not partitions:
-            topics.pop(key.topic, None)
+            topics.pop(place.topic, None)
         if not topics:
-            self._groups.pop(key.group, None)
+            self._groups.pop(place.group, None)
 
     # --- transactions ---
 
-    def hold(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
+    def hold(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         """A commit inside a transaction that is still open."""
-        self._open.setdefault(producer_id, {})[key.group, key.topic, key.partition] = value
+        self._pending.hold(producer_id, Place(key.group, key.topic, key.partition), value)
 
-    def settle(self, producer_id: int, *, committed: bool) -> None:
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The transaction's marker is in the log."""
-        for (group, topic, partition), value in self._open.pop(producer_id, {}).items():
-            if committed:
-                self.apply(OffsetCommitKey(group=group, topic=topic, partition=partition), value)
+        for place, value in self._pending.end(producer_id, committed=committed):
+            self._put(place, value)
 
-    def unstable(self, group_id: str, topic: str, partition: int) -> bool:
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may yet change the offset."""
-        if not self._open:
-            return False
-        return any((group_id, topic, partition) in commits for commits in self._open.values())
+        return Place(group_id, topic, partition) in self._pending
 
-    def held(self, group_id: str) -> bool:
+    def is_held(self, group_id: str) -> bool:
         """Whether the group has a commit in an open transaction, and so must not be forgotten."""
-        return any(key[0] == group_id for commits in self._open.values() for key in commits)
+        return self._pending.has_group(group_id)
+
+    def pending(self) -> Iterator[Place]:
+        """Everything that open transactions may yet change."""
+        return iter(self._pending)
 
 
 _NO_TOPICS: Topics = {}

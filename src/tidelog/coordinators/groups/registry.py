@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.coordinators.groups.config import GroupConfig
 from tidelog.coordinators.groups.consumer_member import Subscription
 from tidelog.coordinators.groups.consumer_table import ConsumerTable
+from tidelog.coordinators.groups.pending_offsets import PendingOffsets, Place
 from tidelog.coordinators.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from tidelog.wire.codec import decode
 from tidelog.wire.errors import WireError
@@ -35,6 +36,7 @@ from tidelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tidelog.coordinators.decision import Transaction
     from tidelog.coordinators.groups.consumer_group import ConsumerGroup
     from tidelog.wire.declare import Message
 
@@ -81,6 +83,8 @@ class GroupBook:
         self._classic: dict[str, GroupMetadataValue] = {}
         self._consumer = ConsumerTable(GroupConfig())
         self._offsets: dict[str, dict[Slot, int]] = {}
+        self._pending: PendingOffsets[OffsetCommitValue | None] = PendingOffsets()
+        """Offsets in open transactions, which nobody is shown."""
         self._since_ms: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[bytes, str]] = {}
         """Topics of groups of the newer protocol, whose records have names only for what is subscribed to now."""
@@ -126,14 +130,10 @@ class GroupBook:
     def apply(self, key: Message, value: Message | None) -> Touch | None:
         """Takes in one record. None if it is none of a group."""
         match key, value:
-            case OffsetCommitKey(), OffsetCommitValue():
-                slot = (key.topic, key.partition)
-                is_new = key.group not in self
-                self._offsets.setdefault(key.group, {})[slot] = value.offset
-                return Touch(key.group, None if is_new else slot)
-            case OffsetCommitKey(), None:
-                self._forget_offset(key)
-                return Touch(key.group, None)
+            case OffsetCommitKey(), OffsetCommitValue() | None:
+                place = Place(key.group, key.topic, key.partition)
+                self._pending.overtake(place)
+                return self._put(place, value)
             case GroupMetadataKey(), GroupMetadataValue() | None:
                 if value is None:
                     self._classic.pop(key.group, None)
@@ -148,11 +148,26 @@ class GroupBook:
             self._name_topics(self._consumer.groups[key.group_id])
         return Touch(key.group_id, None)
 
-    def _forget_offset(self, key: OffsetCommitKey) -> None:
-        offsets = self._offsets.get(key.group, {})
-        offsets.pop((key.topic, key.partition), None)
+    def apply_in_transaction(self, transaction: Transaction, key: Message, value: Message | None) -> None:
+        match key, value:
+            case OffsetCommitKey(), OffsetCommitValue() | None:
+                self._pending.hold(transaction.producer_id, Place(key.group, key.topic, key.partition), value)
+
+    def end_transaction(self, transaction: Transaction, *, committed: bool) -> list[Touch]:
+        ended = self._pending.end(transaction.producer_id, committed=committed)
+        return [self._put(place, value) for place, value in ended]
+
+    def _put(self, place: Place, value: OffsetCommitValue | None) -> Touch:
+        slot = (place.topic, place.partition)
+        if value is not None:
+            is_new = place.group not in self
+            self._offsets.setdefault(place.group, {})[slot] = value.offset
+            return Touch(place.group, None if is_new else slot)
+        offsets = self._offsets.get(place.group, {})
+        offsets.pop(slot, None)
         if not offsets:
-            self._offsets.pop(key.group, None)
+            self._offsets.pop(place.group, None)
+        return Touch(place.group, None)
 
     def _name_topics(self, group: ConsumerGroup) -> None:
         """A topic that is no longer subscribed to keeps its name while somebody still reads it."""

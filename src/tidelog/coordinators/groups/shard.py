@@ -40,7 +40,7 @@ from tidelog.wire.stored.classic_groups import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from tidelog.coordinators.decision import Ticket
+    from tidelog.coordinators.decision import Ticket, Transaction
     from tidelog.coordinators.groups.config import GroupConfig
     from tidelog.coordinators.groups.topics import Caller, ClusterTopics
     from tidelog.wire.declare import Message, Struct
@@ -90,6 +90,15 @@ class GroupShard:
                 self._classic.apply(key, value)
             case _:
                 self._consumer.apply(key, value)
+
+    def apply_in_transaction(self, transaction: Transaction, key: Message, value: Message | None) -> None:
+        """Only offsets are committed inside transactions."""
+        match key, value:
+            case OffsetCommitKey(), OffsetCommitValue() | None:
+                self._offsets.hold(transaction.producer_id, key, value)
+
+    def end_transaction(self, transaction: Transaction, *, committed: bool) -> None:
+        self._offsets.end_transaction(transaction.producer_id, committed=committed)
 
     def on_loaded(self, now_ms: int) -> Decision:
         out = Decision()
