@@ -18,7 +18,12 @@ from tidelog.errors import ErrorCode, PeerUnreachable
 from tidelog.types import TopicPartition
 from tidelog.wire.codec import decode, to_bytes
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from tidelog.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tidelog.znodes import nodes, paths
@@ -198,6 +203,8 @@ class ToldBroker:
         """Cleared: requests arrive but are not answered."""
         self.answering.set()
         self.cannot_delete = False
+        self.failed_logs: set[TopicPartition] = set()
+        """Of these it can use no replica."""
 
     async def take(self, request: Message) -> Message:
         if not self.reachable:
@@ -209,9 +216,7 @@ class ToldBroker:
         assert isinstance(request, (LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest))
         error = self._fence(request)
         if isinstance(request, LeaderAndIsrRequest):
-            if not error:
-                self._take_roles(request)
-            return LeaderAndIsrResponse(error_code=error)
+            return LeaderAndIsrResponse(error_code=error, topics=[] if error else self._take_roles(request))
         if isinstance(request, UpdateMetadataRequest):
             if not error:
                 self._take_metadata(request)
@@ -224,13 +229,19 @@ class ToldBroker:
         self.controller_epoch = request.controller_epoch
         return ErrorCode.NONE if request.broker_epoch == self.epoch else ErrorCode.STALE_BROKER_EPOCH
 
-    def _take_roles(self, request: LeaderAndIsrRequest) -> None:
+    def _take_roles(self, request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicError]:
         if request.type == FULL:
             self.roles.clear()
+        answers = []
         for topic in request.topic_states:
+            errors = []
             for state in topic.partition_states:
-                role = (state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
-                self.roles[TopicPartition(topic.topic_name, state.partition_index)] = role
+                place = TopicPartition(topic.topic_name, state.partition_index)
+                self.roles[place] = (state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
+                code = ErrorCode.KAFKA_STORAGE_ERROR if place in self.failed_logs else ErrorCode.NONE
+                errors.append(LeaderAndIsrPartitionError(partition_index=place.partition, error_code=code))
+            answers.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return answers
 
     def _take_metadata(self, request: UpdateMetadataRequest) -> None:
         if request.type == FULL:
@@ -380,6 +391,13 @@ class Cluster:
         )
         response = await self.controller.alter_partition(request.broker_id, request.broker_epoch, request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def fail_log(self, broker_id: int, *failed: TopicPartition) -> None:
+        """Replicas of a broker fail, and it says so."""
+        self.members[broker_id].told.failed_logs.update(failed)
+        note = nodes.encode_log_dir_event(broker_id)
+        await self.admin.create(paths.LOG_DIR_EVENT_PREFIX, note, sequential=True)
+        await until_idle(self.controller)
 
     async def stored_state(self, topic: str, number: int) -> tuple[nodes.PartitionState, int]:
         path = paths.partition_state(topic, number)

@@ -8,7 +8,7 @@ import pytest
 from handler_cases import Around, around
 from replica_cases import NOW_MS, ORDERS, ORDERS_ID, A, B, C
 
-from tidelog.errors import ErrorCode
+from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.leader_and_isr import HANDLER
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.leader_and_isr import (
@@ -170,6 +170,48 @@ def test_a_full_request_stops_what_it_does_not_name_and_keeps_its_log() -> None:
         await broker.answer(HANDLER, request(state(A, partition=1), kind=FULL))
         assert [partition.topic_partition.partition for partition in broker.node.replicas] == [1]
         assert broker.node.store.logs[ORDERS].log_end_offset == 1
+
+    around(story)
+
+
+@pytest.mark.parametrize("leader", [A, B, -1])
+def test_a_log_that_has_failed_takes_no_role_and_leaves_the_partition_to_others(leader: int) -> None:
+    async def story(broker: Around) -> None:
+        lost: list[TopicPartition] = []
+
+        class Watcher:
+            def leads(self, partition: Partition) -> None:
+                pass
+
+            def loses(self, partition: Partition) -> None:
+                lost.append(partition.topic_partition)
+
+        broker.node.replicas.watchers["orders"] = Watcher()
+        await broker.answer(HANDLER, request(state(A)))
+        failures: list[TopicPartition] = []
+        broker.node.store.on_failure = failures.append
+        broker.node.append(b"x", all_replicas=False)
+        broker.node.fs.fail("sync", 5)
+        with pytest.raises(BrokerError):
+            broker.node.log.flush()
+        assert failures == [ORDERS]
+        for epoch in (2, 2, 3):
+            reply = await broker.answer(HANDLER, request(state(leader, epoch)))
+            assert reply.topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.node.partition().leads is (leader == A)
+        assert lost == ([] if leader == A else [ORDERS])
+
+    around(story)
+
+
+def test_a_disk_that_refuses_to_let_an_earlier_topic_go_is_an_error_of_that_partition() -> None:
+    async def story(broker: Around) -> None:
+        await broker.answer(HANDLER, request(state(A)))
+        recreated = request(state(A))
+        recreated.topic_states[0].topic_id = b"another topic id"
+        broker.node.fs.fail("rename", 5)
+        reply = await broker.answer(HANDLER, recreated)
+        assert reply.topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     around(story)
 

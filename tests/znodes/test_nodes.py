@@ -25,11 +25,13 @@ from tidelog.znodes.nodes import (
     decode_config,
     decode_config_change,
     decode_integer,
+    decode_log_dir_event,
     encode_cluster_id,
     encode_config,
     encode_config_change,
     encode_integer,
     encode_isr_changes,
+    encode_log_dir_event,
     encode_owner,
 )
 
@@ -117,6 +119,7 @@ def test_config() -> None:
     assert decode_config("/c", encode_config({"a": "b"})) == {"a": "b"}
     assert decode_config("/c", b"") == {}
     assert decode_config_change("/c", encode_config_change("topics/t")) == "topics/t"
+    assert decode_log_dir_event("/l", encode_log_dir_event(7)) == 7
 
 
 def test_producer_id_block() -> None:
@@ -177,6 +180,7 @@ DECODERS: list[Callable[[str, bytes], object]] = [
     GroupMember.decode,
     MirroredGroup.decode,
     decode_config_change,
+    decode_log_dir_event,
     decode_cluster_id,
 ]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import coordination
+from tidelog.broker.failure_notes import FailureNotes
 from tidelog.broker.group_coordination import GroupCoordination
 from tidelog.broker.group_registry import GroupRegistry
 from tidelog.broker.membership import Membership
@@ -103,6 +104,9 @@ class Node:
         self.membership = Membership(
             znodes, config.broker_id, clock, patience_s=PATIENCE_SESSIONS * config.zookeeper_session_timeout_ms / 1000
         )
+        failures = FailureNotes(znodes, config.broker_id)
+        store.on_failure = failures.failed
+        self._stops.append(failures.stop)
         served = {handler.api: handler for handler in HANDLERS}
         self._peers = Peers(config.broker_id, secret, served, self._address_of, self._answer)
         self._stops.append(self._peers.close)

@@ -33,7 +33,7 @@ from tidelog.wire.messages.update_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.controller.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+    from tidelog.controller.image import BrokerIds, BrokerImage, ClusterImage, PartitionImage, TopicImage
     from tidelog.controller.transitions import PartitionChange
 
 LEADER_DURING_DELETE = -2
@@ -126,6 +126,14 @@ def tell_changes(outboxes: Outboxes, changes: Iterable[PartitionChange], *, meta
                 outboxes[broker_id].add_stop(topic_partition, Stop(after.leader_epoch, delete=True))
 
 
+def tell_again(outbox: Outbox, broker_id: int, image: ClusterImage) -> None:
+    """The broker's roles, though they have not changed: its answer tells which of its replicas it can use."""
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            if broker_id in partition.replicas:
+                outbox.add_role(TopicPartition(topic.name, number), is_new=False)
+
+
 def tell_gone(outboxes: Outboxes, topic: TopicImage) -> None:
     """Nobody shall see a topic any more that is being deleted."""
     for outbox in outboxes.values():
@@ -174,8 +182,8 @@ def _leader_and_isr(outbox: Outbox, broker: BrokerImage, image: ClusterImage, se
     leaders: set[int] = set()
     for topic_partition, is_new in roles.items():
         found = _find(image, topic_partition)
-        if found is None:
-            continue
+        if found is None or broker.broker_id not in found[1].replicas:
+            continue  # deleted or moved away since
         topic, partition = found
         told = topics.get(topic.name)
         if told is None:
@@ -248,13 +256,15 @@ def _topic_state(
         topic_name=topic.name,
         topic_id=topic.topic_id,
         partition_states=[
-            _metadata_state(number, partitions[number], image, seal) for number in numbers if number < len(partitions)
+            _metadata_state(number, partitions[number], image.live(TopicPartition(topic.name, number)), seal)
+            for number in numbers
+            if number < len(partitions)
         ],
     )
 
 
 def _metadata_state(
-    number: int, partition: PartitionImage, image: ClusterImage, seal: Seal
+    number: int, partition: PartitionImage, live: BrokerIds, seal: Seal
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         partition_index=number,
@@ -264,7 +274,7 @@ def _metadata_state(
         isr=list(partition.isr),
         zk_version=partition.partition_epoch,
         replicas=list(partition.replicas),
-        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+        offline_replicas=[replica for replica in partition.replicas if replica not in live],
     )
 
 

@@ -16,7 +16,7 @@ from tidelog.errors import BrokerError, ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidelog.types import TopicId
+    from tidelog.types import TopicId, TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
@@ -87,6 +87,8 @@ class ClusterImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
     """Topic names by id: requests of newer versions name topics by id alone."""
+    offline: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """Brokers that live but cannot use their replica of a partition, as its disk has failed. Few, mostly none."""
     broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     """Dynamic settings by broker id in text form; the empty id holds the cluster-wide defaults."""
     version: int = 0
@@ -99,8 +101,15 @@ class ClusterImage:
     def drop_topic(self, name: str) -> TopicImage:
         topic = self.topics.pop(name)
         del self.names[topic.topic_id]
+        if self.offline:
+            self.offline = {each: brokers for each, brokers in self.offline.items() if each.topic != name}
         self.version += 1
         return topic
+
+    def live(self, topic_partition: TopicPartition) -> BrokerIds:
+        """The brokers on which a replica of the partition can be used, if they hold one."""
+        failed = self.offline.get(topic_partition)
+        return self.brokers.keys() - failed if failed else self.brokers.keys()
 
     def touch(self) -> None:
         """Says that something inside has changed."""

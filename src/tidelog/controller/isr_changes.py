@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidelog.controller.transitions import PartitionChange, find
+from tidelog.controller.transitions import NOBODY, PartitionChange, find
 from tidelog.errors import ErrorCode
 from tidelog.types import TopicPartition
 
@@ -41,7 +41,7 @@ def judge(
     if error is ErrorCode.NONE:
         error = _malformed(partition, isr, recovering=recovering)
     if error is ErrorCode.NONE:
-        error = _ineligible(image, partition, members, shutting_down)
+        error = _ineligible(image, partition, members, shutting_down | image.offline.get(topic_partition, NOBODY))
     if error is not ErrorCode.NONE:
         return error
     if (isr, recovering) == (partition.isr, partition.recovering):
@@ -73,15 +73,18 @@ def _malformed(partition: PartitionImage, isr: tuple[int, ...], *, recovering: b
 
 
 def _ineligible(
-    image: ClusterImage, partition: PartitionImage, members: Sequence[tuple[int, int]], shutting_down: BrokerIds
+    image: ClusterImage, partition: PartitionImage, members: Sequence[tuple[int, int]], leaving: BrokerIds
 ) -> ErrorCode:
-    """A replica may join if it lives, in the life that the leader knows, is to stay, and is no observer."""
+    """A replica may join if it lives, in the life that the leader knows, is to stay, and is no observer.
+
+    `leaving` are brokers that are about to stop, or whose replica has failed.
+    """
     for broker_id, epoch in members:
         broker = image.brokers.get(broker_id)
         if broker is None or broker_id in partition.observers:
             return ErrorCode.INELIGIBLE_REPLICA
         if epoch not in (UNKNOWN_EPOCH, broker.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
-        if broker_id in shutting_down and broker_id not in partition.isr:
+        if broker_id in leaving and broker_id not in partition.isr:
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -68,7 +68,7 @@ class Moves:
         if partition is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}")
         observers_of = partial(self._reign.observers_of, state.topics[topic_partition.topic])
-        live = state.brokers.keys()
+        live = state.live(topic_partition)
         after: PartitionImage | None
         if target is None:
             after = reassignment.cancel(partition, live, observers_of)
@@ -88,7 +88,7 @@ class Moves:
         changes = []
         for topic_partition in candidates:
             partition = find(state, topic_partition)
-            after = reassignment.completed(partition, state.brokers.keys()) if partition else None
+            after = reassignment.completed(partition, state.live(topic_partition)) if partition else None
             if partition is not None and after is not None:
                 changes.append(PartitionChange(topic_partition, partition, after))
         await self._reign.commit(changes)

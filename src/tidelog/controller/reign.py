@@ -26,6 +26,7 @@ from tidelog.controller.transitions import (
     reobserve,
     settle,
     still_led_by,
+    without,
 )
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.znodes import paths
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.topic import TopicConfig
     from tidelog.controller.claim import Claim
-    from tidelog.controller.couriers import Send
+    from tidelog.controller.couriers import Answers, Send
     from tidelog.controller.dispatch import Outboxes
     from tidelog.controller.image import BrokerIds, BrokerImage, TopicImage
     from tidelog.controller.ledger import Unit
@@ -73,7 +74,7 @@ class Reign:
         self.post = post
         self.ledger = Ledger(znodes, claimed, settings.broker.zookeeper_max_in_flight_requests)
         seal = Seal(broker_id, claimed.epoch, settings.broker.endpoints.inter_broker_name)
-        self.couriers = Couriers(send, self.state, seal, self._stopped, self._contradicted)
+        self.couriers = Couriers(send, self.state, seal, self._stopped, self._contradicted, self._answered)
         self.on_stopped: Callable[[int, list[TopicPartition]], None] = lambda _broker, _partitions: None
         self.on_brokers_changed: Callable[[Iterable[int]], None] = lambda _came: None
         self._brokers_posted = False
@@ -221,11 +222,14 @@ class Reign:
             return
         logger.info("brokers gone: %s, come: %s, come back: %s", sorted(gone), sorted(came), sorted(bounced))
         self.state.brokers = brokers
+        failed = self.state.offline
+        self.state.offline = without(failed, gone | bounced)  # who comes back has looked at its disks
         self.state.touch()
         self.shutting_down -= gone | bounced
         self.couriers.close(gone | bounced)
         for outbox in self.outboxes.values():
             outbox.brokers = True
+            outbox.metadata |= dict.fromkeys(failed)
         if came or bounced:
             for topic in self.state.topics.values():
                 await self.observe(topic)
@@ -283,6 +287,36 @@ class Reign:
 
     def _stopped(self, broker_id: int, partitions: list[TopicPartition]) -> None:
         self.on_stopped(broker_id, partitions)
+
+    def _answered(self, broker: BrokerImage, answers: Answers) -> None:
+        failed = {each for each, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
+        known = {each for each in answers if broker.broker_id in self.state.offline.get(each, NOBODY)}
+        if failed != known:
+            self.post(lambda: self._replicas_changed(broker, failed - known, known - failed))
+
+    async def _replicas_changed(
+        self, broker: BrokerImage, failed: set[TopicPartition], mended: set[TopicPartition]
+    ) -> None:
+        """A broker cannot use some of its replicas, or can again: others lead what it led of them."""
+        now = self.state.brokers.get(broker.broker_id)
+        if now is None or now.epoch != broker.epoch:
+            return
+        changed = {each for each in failed | mended if each.topic in self.state.topics}
+        offline = self.state.offline
+        for each in changed:
+            brokers = offline.get(each, frozenset()) - {broker.broker_id}
+            if each in failed:
+                brokers |= {broker.broker_id}
+            if brokers:
+                offline[each] = brokers
+            else:
+                offline.pop(each, None)
+        if failed:
+            logger.error("broker %d has lost the use of %d replicas", broker.broker_id, len(failed))
+        for outbox in self.outboxes.values():
+            outbox.metadata |= dict.fromkeys(changed)
+        topics = [self.state.topics[name] for name in sorted({each.topic for each in changed})]
+        await self.commit_leaders_first(settle(self.state, self.shutting_down, self.unclean, topics=topics))
 
     def _contradicted(self) -> None:
         """A broker knows a newer controller: look whether this one still is."""

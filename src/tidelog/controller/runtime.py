@@ -18,6 +18,7 @@ from tidelog.controller.deletion import Deletions
 from tidelog.controller.event_queue import EventQueue
 from tidelog.controller.image import ClusterImage
 from tidelog.controller.ledger import Deposed
+from tidelog.controller.log_failures import LogFailures
 from tidelog.controller.moves import Moves
 from tidelog.controller.reign import Reign
 from tidelog.controller.transitions import lead_uncleanly, partitions_of
@@ -60,6 +61,7 @@ class Power:
         self.reign = reign
         self.deletions = Deletions(reign)
         self.moves = Moves(reign)
+        self.failures = LogFailures(reign)
         self.balancing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -70,6 +72,7 @@ class Power:
         self.deletions.resume(list(reign.state.brokers))
         reign.on_brokers_changed = self._brokers_changed
         await self.moves.load()
+        await self.failures.load()
         self.balancing = asyncio.get_running_loop().create_task(self._balance(), name="controller-balance")
 
     def end(self) -> None:

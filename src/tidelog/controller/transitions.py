@@ -17,7 +17,7 @@ from tidelog.errors import ErrorCode
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tidelog.controller.image import BrokerIds, ClusterImage, TopicImage
 
@@ -65,13 +65,13 @@ def settle(
     `doubtful` are live brokers that have been away since they were last in sync: they may have lost what they had
     acknowledged, so they stay in sync only if nobody else is. Changes that give partitions a new leader come first.
     """
-    live = image.brokers.keys()
     moved: list[PartitionChange] = []
     shrunk: list[PartitionChange] = []
     for topic in image.topics.values() if topics is None else topics:
         may_be_unclean: bool | None = None
         for number, partition in enumerate(topic.partitions):
             topic_partition = TopicPartition(topic.name, number)
+            live = image.live(topic_partition)
             doubts = doubtful(topic_partition)
             if not doubts and _in_order(partition, live):
                 continue
@@ -123,10 +123,10 @@ def _same_leader(partition: PartitionImage, isr: tuple[int, ...]) -> PartitionIm
 
 def move_away(image: ClusterImage, broker_id: int, shutting_down: BrokerIds) -> list[PartitionChange]:
     """Takes a broker that is about to stop out of every partition that others can carry on without it."""
-    live = image.brokers.keys()
     moved: list[PartitionChange] = []
     shrunk: list[PartitionChange] = []
     for _topic, topic_partition, partition in partitions_of(image):
+        live = image.live(topic_partition)
         if broker_id not in partition.isr or partition.leader == NO_LEADER:
             continue
         if partition.leader == broker_id:
@@ -154,14 +154,13 @@ def prefer(
     """Gives the leadership back to preferred replicas; for each partition, why not or NONE."""
     changes = []
     outcome: dict[TopicPartition, ErrorCode] = {}
-    ready = image.brokers.keys() - shutting_down
     for topic_partition in wanted:
         partition = find(image, topic_partition)
         if partition is None:
             outcome[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif partition.leader == preferred(partition) and partition.leader in image.brokers:
             outcome[topic_partition] = ErrorCode.ELECTION_NOT_NEEDED
-        elif (elected := elect_preferred(partition, ready)) is None:
+        elif (elected := elect_preferred(partition, image.live(topic_partition) - shutting_down)) is None:
             outcome[topic_partition] = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         elif topic_partition not in outcome:
             outcome[topic_partition] = ErrorCode.NONE
@@ -181,7 +180,7 @@ def lead_uncleanly(
             outcome[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif partition.leader in image.brokers:
             outcome[topic_partition] = ErrorCode.ELECTION_NOT_NEEDED
-        elif (elected := elect(partition, image.brokers.keys(), avoid=shutting_down, unclean=True)) is None:
+        elif (elected := elect(partition, image.live(topic_partition), avoid=shutting_down, unclean=True)) is None:
             outcome[topic_partition] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         elif topic_partition not in outcome:
             outcome[topic_partition] = ErrorCode.NONE
@@ -199,14 +198,15 @@ def reobserve(
         observers = observers_among(partition.replicas, racks, observer_racks, isr=partition.isr)
         if observers == partition.observers:
             continue
+        topic_partition = TopicPartition(topic.name, number)
         after = replace(partition, observers=observers)
         isr = tuple(replica for replica in partition.isr if replica not in observers)
         if partition.leader in observers:
             after = replace(after, isr=isr)
-            after = led(after, elect(after, image.brokers.keys(), avoid=shutting_down))
+            after = led(after, elect(after, image.live(topic_partition), avoid=shutting_down))
         elif isr != partition.isr:
             after = _same_leader(after, isr)
-        changes.append(PartitionChange(TopicPartition(topic.name, number), partition, after))
+        changes.append(PartitionChange(topic_partition, partition, after))
     return changes
 
 
@@ -237,6 +237,14 @@ def fresh_partition(replicas: Sequence[int], live: Collection[int], observers: t
     return PartitionImage(
         tuple(replicas), alive or regular, alive[0] if alive else NO_LEADER, leader_epoch=0, observers=observers
     )
+
+
+def without(
+    offline: Mapping[TopicPartition, frozenset[int]], brokers: BrokerIds
+) -> dict[TopicPartition, frozenset[int]]:
+    """What is offline, apart from these brokers."""
+    left = {each: failed - brokers for each, failed in offline.items()}
+    return {each: failed for each, failed in left.items() if failed}
 
 
 def find(image: ClusterImage, topic_partition: TopicPartition) -> PartitionImage | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.authorized_operations import TOPIC_OPERATIONS
 from tidelog.handlers.handler import Context, Handler
-from tidelog.types import ZERO_TOPIC_ID
+from tidelog.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.wire.messages.describe_topic_partitions import (
     CursorResponse,
     DescribeTopicPartitionsRequest,
@@ -60,19 +60,20 @@ def _describe(topic: TopicImage, indexes: range, image: ClusterImage) -> Describ
     parts = []
     for index in indexes:
         partition = topic.partitions[index]
-        live = partition.leader in image.brokers
+        live = image.live(TopicPartition(topic.name, index))
+        led = partition.leader in live
         parts.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=0 if live else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=0 if led else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=partition.leader if live else -1,
+                leader_id=partition.leader if led else -1,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
                 # Java's describeTopics fails on null here.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+                offline_replicas=[replica for replica in partition.replicas if replica not in live],
             )
         )
     return DescribeTopicPartitionsResponseTopic(

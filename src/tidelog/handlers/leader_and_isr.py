@@ -86,9 +86,9 @@ def _take(ctx: Context, role: Role, configs: dict[str, TopicConfig]) -> ErrorCod
         return ErrorCode.INVALID_REQUEST
     try:
         ctx.services.replicas.take_role(role, configs[role.topic_partition.topic])
-    except BrokerError as error:
+    except (BrokerError, OSError) as error:
         logger.error("%s: the role given cannot be taken: %s", role.topic_partition, error)
-        return error.code
+        return error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
 
 

@@ -12,7 +12,7 @@ from tidelog.controller.topic_rules import BROKER_DEFAULT, TopicSpec, check_name
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tidelog.handlers.handler import Answer, Context, Handler
-from tidelog.types import ZERO_TOPIC_ID
+from tidelog.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -23,7 +23,7 @@ from tidelog.wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.controller.image import ClusterImage, PartitionImage, TopicImage
+    from tidelog.controller.image import BrokerIds, ClusterImage, PartitionImage, TopicImage
 
 logger = logging.getLogger(__name__)
 
@@ -91,20 +91,23 @@ def _describe(topic: TopicImage, image: ClusterImage) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_describe_partition(index, part, image) for index, part in enumerate(topic.partitions)],
+        partitions=[
+            _describe_partition(index, part, image.live(TopicPartition(topic.name, index)))
+            for index, part in enumerate(topic.partitions)
+        ],
     )
 
 
-def _describe_partition(index: int, partition: PartitionImage, image: ClusterImage) -> MetadataResponsePartition:
-    live = partition.leader in image.brokers
+def _describe_partition(index: int, partition: PartitionImage, live: BrokerIds) -> MetadataResponsePartition:
+    led = partition.leader in live
     return MetadataResponsePartition(
-        error_code=0 if live else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=0 if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader if live else -1,
+        leader_id=partition.leader if led else -1,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+        offline_replicas=[replica for replica in partition.replicas if replica not in live],
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidelog.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 from tidelog.handlers.from_controller import FULL, check_controller, learn_settings
 from tidelog.handlers.handler import Context, Handler
-from tidelog.types import TopicId
+from tidelog.types import TopicId, TopicPartition
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
@@ -97,7 +97,17 @@ def _take_topic(ctx: Context, told: UpdateMetadataTopicState) -> list[str]:
         while len(partitions) <= state.partition_index:
             partitions.append(_NOT_TOLD_YET)
         partitions[state.partition_index] = _partition(state)
+        _take_offline(image, TopicPartition(name, state.partition_index), state)
     return [name] if replaced else []
+
+
+def _take_offline(image: ClusterImage, place: TopicPartition, state: UpdateMetadataPartitionState) -> None:
+    """Replicas that are offline on brokers that live."""
+    failed = image.brokers.keys() & state.offline_replicas
+    if failed:
+        image.offline[place] = frozenset(failed)
+    elif image.offline:
+        image.offline.pop(place, None)
 
 
 def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:

@@ -158,6 +158,15 @@ class Partition:
             self._forget_unwritten_reigns()
         return True
 
+    def retire(self, role: Role) -> None:
+        """Its log has failed: if the role is another's, leaves the partition to it. Nothing is written."""
+        if role.leader == self._local_id or not role.supersedes(self.leader_epoch, self.partition_epoch):
+            return
+        self.leader, self.leader_epoch, self.partition_epoch = role.leader, role.leader_epoch, role.partition_epoch
+        self.replicas, self.isr, self.observers = role.replicas, role.isr, role.observers
+        self._leading = None
+        self._let_go(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {role.leader}"))
+
     def _lead(self, role: Role, now_ms: int, *, new_reign: bool) -> None:
         log = self.log
         if len(role.replicas) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tidelog.clock import SystemClock
 from tidelog.errors import BrokerError, ErrorCode
@@ -125,7 +125,10 @@ class Replicas:
         self.take_role(Role(topic_partition, topic_id, leader, leader_epoch, isr, replicas, partition_epoch), config)
 
     def take_role(self, role: Role, config: TopicConfig) -> bool:
-        """Opens or creates the partition's log and takes up the role. False if the role is not a newer one."""
+        """Opens or creates the partition's log and takes up the role. False if the role is not a newer one.
+
+        A log that has failed can neither lead nor follow: KAFKA_STORAGE_ERROR, whatever the role.
+        """
         partition = self._partitions.get(role.topic_partition)
         if partition is not None and partition.log.topic_id != role.topic_id:
             logger.warning("%s: the topic was deleted and created again: its old log goes", role.topic_partition)
@@ -133,6 +136,8 @@ class Replicas:
             partition = None
         if partition is None:
             partition = self._open(role, config)
+        if partition.log.failure is not None:
+            self._retire(partition, role)
         led, reign = partition.leads, partition.leader_epoch
         if partition.log.config != config:
             partition.configure(config)
@@ -141,6 +146,16 @@ class Replicas:
         self._refresh_observers(partition)
         self._tell(partition, led=led, new_reign=role.leader_epoch != reign)
         return True
+
+    def _retire(self, partition: Partition, role: Role) -> NoReturn:
+        led = partition.leads
+        partition.retire(role)
+        if self.following is not None:
+            self.following.unfollow(partition.topic_partition)
+        watcher = self.watchers.get(partition.topic_partition.topic)
+        if watcher is not None and led and not partition.leads:
+            watcher.loses(partition)
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is out of service: {partition.log.failure}")
 
     def _open(self, role: Role, config: TopicConfig) -> Partition:
         place, store = role.topic_partition, self._store

@@ -9,6 +9,7 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.storage.walk import Damage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _log = logging.getLogger(__name__)
@@ -17,10 +18,11 @@ _log = logging.getLogger(__name__)
 class Health:
     """Well until `fail`: from then on every `check` refuses. `during` turns I/O failures into refusals."""
 
-    __slots__ = ("_name", "closed", "failure")
+    __slots__ = ("_name", "_on_failure", "closed", "failure")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None) -> None:
         self._name = name
+        self._on_failure = on_failure
         self.failure: str | None = None
         self.closed = False
 
@@ -34,6 +36,7 @@ class Health:
         if self.failure is None:
             self.failure = reason
             _log.error("%s is taken out of service: %s", self._name, reason)
+            self._on_failure()
 
     def close(self) -> None:
         """Nothing is wrong, but there is nothing to be had here any more."""

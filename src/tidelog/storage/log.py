@@ -69,6 +69,8 @@ class Room(NamedTuple):
     """Makes sure that no recovery point on disk lies beyond the offset it is given."""
     log_start_moved: Callable[[TopicPartition, int], None]
     """Writes down, durably, that the records before the offset were deleted."""
+    failed: Callable[[TopicPartition], None]
+    """Hears of logs that are taken out of service."""
 
 
 class Log:
@@ -112,7 +114,7 @@ class Log:
         """Compaction has looked at everything below. The store knows it from a checkpoint."""
         self.cleaning: CleaningTicket | None = None
         """Of the cleaning that is under way and still welcome."""
-        self._health = Health(str(topic_partition))
+        self._health = Health(str(topic_partition), lambda: room.failed(topic_partition))
 
     def create_directory(self) -> None:
         """Make the partition's place on disk; durable with the first flush."""

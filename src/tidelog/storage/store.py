@@ -81,6 +81,7 @@ class LogStore:
             IndexMemory(index_entries_max),
             self._before_truncation,
             self._log_start_moved,
+            self._log_failed,
         )
         self._homes: dict[TopicPartition, DataDir] = {}
         self._doomed: list[tuple[int, str]] = []
@@ -88,6 +89,8 @@ class LogStore:
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As the checkpoints had them at the start."""
+        self.on_failure: Callable[[TopicPartition], None] = lambda _topic_partition: None
+        """Called when a log is taken out of service, on the event loop."""
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -234,6 +237,9 @@ class LogStore:
 
     def _log_start_moved(self, topic_partition: TopicPartition, offset: int) -> None:
         self._homes[topic_partition].checkpoints.write_log_start(topic_partition, offset)
+
+    def _log_failed(self, topic_partition: TopicPartition) -> None:
+        self.on_failure(topic_partition)
 
     # -- stopping -----------------------------------------------------------------------------------------------
 

@@ -212,6 +212,15 @@ def decode_config_change(node: str, data: bytes) -> str:
     return Payload(node, data, (2,)).text("entity_path")
 
 
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """/log_dir_event_notification/log_dir_event_N: tells the controller that logs of a broker have failed."""
+    return encode_json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(node: str, data: bytes) -> int:
+    return Payload(node, data, (1,)).integer("broker")
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     return encode_json({"version": "1", "id": cluster_id})
 
