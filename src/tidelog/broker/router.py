@@ -48,6 +48,10 @@ _LARGE_FRAME_BYTES = 1 << 16
 """Below this nothing can become large, and the setting need not be looked up."""
 
 
+_FOR_STRANGERS = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+"""Answered to everybody at any time: by these a broker finds out, and shows, who it is."""
+
+
 class _Route:
     """One API at one version: what can be known before a request comes."""
 
@@ -71,6 +75,8 @@ class Router:
         self._services = services
         self._routes: dict[tuple[Any, ...], _Route] = {}
         """By API and version, filled as they are asked for."""
+        self._told = False
+        """Once the controller has spoken, this need not be asked again."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Outcome:
         try:
@@ -97,6 +103,8 @@ class Router:
         ctx = Context(
             self._services, header.version, header.client_id, connection.listener_name, connection.peer.host, session
         )
+        if not self._told and self._must_wait(header, session):
+            return self._finish(self._when_told(route, ctx, request), route, request, header)
         try:
             answer: Any = route.handle(ctx, request)
         except BrokerError as error:
@@ -112,6 +120,16 @@ class Router:
         if kind is EncodedReply:
             return _new_tuple(Outgoing, (route.frame(answer.body, header.correlation_id), ()))
         return self._finish(answer, route, request, header)
+
+    def _must_wait(self, header: RequestHeader, session: Session) -> bool:
+        """Whether a client asks a broker that does not know its cluster yet."""
+        self._told = self._services.told.is_set()
+        return not (self._told or session.peer_broker is not None or header.api in _FOR_STRANGERS)
+
+    async def _when_told(self, route: _Route, ctx: Context, request: Message) -> Any:
+        await self._services.told.wait()
+        answer: Any = route.handle(ctx, request)
+        return await answer if isinstance(answer, Coroutine) else answer
 
     async def answer(self, request: Message, peer_broker: int) -> Message:
         """Has a request of a broker answered that came by no connection: this broker's own, as its controller."""
@@ -144,6 +162,8 @@ class Router:
             answer = _refusal(route.handler, request, ErrorCode.UNKNOWN_SERVER_ERROR, _OUR_FAULT)
         if isinstance(answer, route.response):
             return route.encode(answer, header.correlation_id)
+        if isinstance(answer, EncodedReply):
+            return _new_tuple(Outgoing, (route.frame(answer.body, header.correlation_id), ()))
         return self._later(answer, route, header)
 
     def _later(self, answer: Waiting[Any] | Silence, route: _Route, header: RequestHeader) -> Reply | Parked:

@@ -6,6 +6,7 @@ serves, and ApiVersions is derived from that, so that nothing is offered that is
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +18,6 @@ from tidelog.replication.fencing import Fencing
 from tidelog.wire.declare import Message
 
 if TYPE_CHECKING:
-    import asyncio
     from concurrent.futures import Executor
 
     from tidelog.clock import Clock
@@ -125,6 +125,9 @@ class Groups(Protocol):
     async def ensure_topic(self) -> None:
         """Creates the internal topic if it is not there."""
 
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """To be called in the step that appended a marker to a partition of the internal topic."""
+
 
 class Transactions(Protocol):
     """The transaction coordinator, here or elsewhere in the cluster, and what it needs around it."""
@@ -178,6 +181,9 @@ class Services:
     metadata_changed: Callable[[tuple[str, ...]], None] = lambda _deleted: None
     """Called when the controller has told of topics, with the names of those that are gone."""
     replies: ReplyCache = field(default_factory=ReplyCache)
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the controller has told all there is to know of the cluster. Clients are not answered before: they
+    would take it for a cluster without topics."""
 
     @property
     def config(self) -> BrokerConfig:

@@ -43,6 +43,8 @@ async def handle(ctx: Context, req: UpdateMetadataRequest) -> UpdateMetadataResp
     image.touch()
     ctx.services.replicas.refresh_observers()
     ctx.services.metadata_changed(tuple(deleted))
+    if req.type == FULL:
+        ctx.services.told.set()
     return UpdateMetadataResponse(error_code=0)
 
 
