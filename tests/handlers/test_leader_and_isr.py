@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from handler_cases import Around, around
-from replica_cases import NOW_MS, ORDERS, ORDERS_ID, A, B, C
+from replica_cases import NOW_MS, ORDERS, ORDERS_ID, A, B, C, role
 
+from tidelog.controller.image import PartitionImage
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.leader_and_isr import HANDLER
-from tidelog.types import TopicPartition
+from tidelog.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.replication.partition import Partition
 
 INCREMENTAL, FULL = 1, 2
+OTHER_ID = TopicId(b"another topic id")
 
 
 def state(
@@ -159,6 +161,62 @@ def test_without_settings_roles_are_taken_all_the_same() -> None:
         reply = await broker.answer(HANDLER, request(state(A)))
         assert reply.topics[0].partition_errors[0].error_code == 0
         assert broker.node.partition().leads
+
+    around(story)
+
+
+ELSEWHERE = PartitionImage((B, C), (B, C), B, 3)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "partition", "kind", "stays"),
+    [
+        (ORDERS_ID, ELSEWHERE, FULL, False),
+        (ORDERS_ID, ELSEWHERE, INCREMENTAL, True),
+        (OTHER_ID, ELSEWHERE, FULL, False),
+        (ORDERS_ID, PartitionImage((A, B), (A, B), B, 3), FULL, True),
+        (ORDERS_ID, PartitionImage((), (), -1, -1), FULL, True),
+        (None, ELSEWHERE, FULL, True),
+    ],
+    ids=["moved away", "not all is told", "another topic", "still here", "not told where", "unknown topic"],
+)
+def test_a_log_goes_only_if_it_is_certain_what_became_of_its_partition(
+    topic_id: TopicId | None, partition: PartitionImage, kind: int, stays: bool
+) -> None:
+    async def story(broker: Around) -> None:
+        broker.node.take(role(A, 1))
+        broker.node.append(b"x", all_replicas=False)
+        broker.node.store.write_checkpoints()
+        broker.node.crash()
+        broker.services.replicas = broker.node.replicas
+        if topic_id is not None:
+            broker.put_topic("orders", topic_id, partition, partition)
+        await broker.answer(HANDLER, request(kind=kind))
+        assert (ORDERS in broker.node.store.logs) is stays
+        kept = [each.name for each in broker.node.fs.scan("/data") if each.name.endswith("-stray")]
+        assert len(kept) == (0 if stays else 1)
+
+    around(story)
+
+
+def test_a_log_that_does_not_say_whose_it_is_stays() -> None:
+    async def story(broker: Around) -> None:
+        broker.node.store.create(ORDERS, ZERO_TOPIC_ID, broker.node.config)
+        broker.put_topic("orders", ORDERS_ID, ELSEWHERE)
+        await broker.answer(HANDLER, request(kind=FULL))
+        assert ORDERS in broker.node.store.logs
+
+    around(story)
+
+
+def test_a_stray_log_that_the_disk_will_not_let_go_stays() -> None:
+    async def story(broker: Around) -> None:
+        broker.node.store.create(ORDERS, ORDERS_ID, broker.node.config)
+        broker.put_topic("orders", ORDERS_ID, ELSEWHERE)
+        broker.node.fs.fail("rename", 5)
+        reply = await broker.answer(HANDLER, request(kind=FULL))
+        assert reply.error_code == 0
+        assert ORDERS in broker.node.store.logs
 
     around(story)
 

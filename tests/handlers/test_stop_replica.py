@@ -68,6 +68,13 @@ def test_a_disk_that_refuses_is_an_error_of_that_partition() -> None:
         broker.node.fs.fail("rename", 5)
         reply = await broker.answer(HANDLER, request(stop(0), stop(1)))
         assert [each.error_code for each in reply.partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        assert ORDERS in broker.node.store.logs
+        broker.node.fs.fail("rename", 5)
+        reply = await broker.answer(HANDLER, request(stop(0), stop(1)))
+        assert [each.error_code for each in reply.partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        reply = await broker.answer(HANDLER, request(stop(0), stop(1)))
+        assert [each.error_code for each in reply.partition_errors] == [0, 0]
+        assert not broker.node.store.logs
 
     around(story)
 

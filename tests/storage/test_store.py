@@ -12,7 +12,7 @@ from tidelog.config.topic import TopicConfig
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.storage.data_dir import Meta, parse_directory
 from tidelog.storage.errors import StoreError
-from tidelog.storage.store import LogStore
+from tidelog.storage.store import STRAY_KEPT_MS, LogStore
 from tidelog.testing.forgetful_fs import Forget, ForgetfulFilesystem
 from tidelog.types import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 
@@ -211,6 +211,36 @@ def test_a_partition_made_anew_does_not_inherit_what_is_known_of_the_old_one(for
     assert read_values(found.logs[TP]) == [b"new"]
     assert found.logs[TP].clean_offset == 0
     assert not found.high_watermarks
+
+
+def test_a_partition_that_cannot_be_deleted_is_still_there() -> None:
+    fs = ForgetfulFilesystem()
+    store = Disk(fs, "/data").open_store()
+    append_values(store.create(TP, TOPIC_ID, CONFIG), b"a")
+    for part_with in (store.delete, store.stray):
+        fs.fail("rename", 5)
+        with pytest.raises(OSError, match="Input/output"):
+            part_with(TP)
+        assert read_values(store.logs[TP]) == [b"a"]
+    store.delete(TP)
+    assert TP not in store.logs
+
+
+def test_a_stray_partition_is_kept_for_a_day_whatever_happens(disk: Disk) -> None:
+    store = disk.open_store()
+    append_values(store.create(TP, TOPIC_ID, CONFIG), b"a")
+    path = store.stray(TP)
+    assert TP not in store.logs
+    name = path.removeprefix(f"{disk.root}/")
+    assert name.startswith("orders-0.")
+    assert name.endswith("-stray")
+    store.close()
+    store = disk.open_store()
+    assert store.logs == {}
+    assert store.run_maintenance(NOW_MS + STRAY_KEPT_MS - 1) == 0
+    assert name in names(disk, disk.root)
+    assert store.run_maintenance(NOW_MS + STRAY_KEPT_MS) == 1
+    assert name not in names(disk, disk.root)
 
 
 def test_even_the_longest_name_can_be_deleted(disk: Disk) -> None:

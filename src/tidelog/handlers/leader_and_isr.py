@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.from_controller import FULL, PARTITIONS_PER_TURN, check_controller, learn_settings
 from tidelog.handlers.handler import Context, Handler
+from tidelog.handlers.strays import why_stray
 from tidelog.replication.role import Role
 from tidelog.types import TopicId, TopicPartition
 from tidelog.wire.messages.leader_and_isr import (
@@ -47,6 +48,7 @@ async def handle(ctx: Context, req: LeaderAndIsrRequest) -> LeaderAndIsrResponse
             await asyncio.sleep(0)
     if req.type == FULL:
         _stop_all_but(ctx, codes)
+        _part_with_strays(ctx)
     return LeaderAndIsrResponse(
         error_code=0,
         topics=[
@@ -93,12 +95,28 @@ def _take(ctx: Context, role: Role, configs: dict[str, TopicConfig]) -> ErrorCod
 
 
 def _stop_all_but(ctx: Context, named: dict[TopicPartition, ErrorCode]) -> None:
-    """Stops what a full request does not name. Its log stays: only StopReplica deletes."""
+    """Stops what a full request does not name."""
     replicas = ctx.services.replicas
     for partition in tuple(replicas):
         if partition.topic_partition not in named:
-            logger.warning("%s: the controller knows nothing of it here, it is left alone", partition.topic_partition)
+            logger.warning("%s: the controller knows nothing of it here, it is stopped", partition.topic_partition)
             replicas.stop(partition.topic_partition, delete=False)
+
+
+def _part_with_strays(ctx: Context) -> None:
+    """Logs without a role, after a full request, may be of partitions that were moved while this broker was away."""
+    services = ctx.services
+    for place, topic_id in services.replicas.without_role():
+        why = why_stray(services.image, services.broker_id, place, topic_id)
+        if why is None:
+            logger.warning("%s: its log is here, but the cluster does not say what became of it: left alone", place)
+            continue
+        try:
+            path = services.replicas.put_away(place)
+        except OSError as error:
+            logger.error("%s: its stray log cannot be put away: %s", place, error)
+        else:
+            logger.warning("%s: %s. Its log goes in a day, until then it is %s", place, why, path)
 
 
 HANDLER: Handler[LeaderAndIsrRequest, LeaderAndIsrResponse] = Handler(

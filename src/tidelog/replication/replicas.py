@@ -182,8 +182,7 @@ class Replicas:
         if log.topic_id == ZERO_TOPIC_ID:
             log.adopt(role.topic_id)
             return log
-        logger.warning("%s: the log is of an earlier topic of this name: it goes", place)
-        store.delete(place)
+        logger.warning("%s: the log is of an earlier topic of this name, it is kept as %s", place, store.stray(place))
         return None
 
     def _tell(self, partition: Partition, *, led: bool, new_reign: bool) -> None:
@@ -223,6 +222,15 @@ class Replicas:
         else:
             self._store.high_watermarks[topic_partition] = partition.high_watermark
             partition.gone(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is no longer here"))
+
+    def without_role(self) -> list[tuple[TopicPartition, TopicId]]:
+        """The logs on disk that this broker was given no role for, and the ids of their topics."""
+        return [(each, log.topic_id) for each, log in self._store.logs.items() if each not in self._partitions]
+
+    def put_away(self, topic_partition: TopicPartition) -> str:
+        """Parts with a log that the cluster does not have here. Gives the path under which it is kept for a while."""
+        assert topic_partition not in self._partitions, "it has a role here"
+        return self._store.stray(topic_partition)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Forgets the partition and deletes its log."""

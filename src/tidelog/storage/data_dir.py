@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+"""Of a partition that the cluster has on other brokers: nobody asked to delete it, so it is kept for a while."""
 _NAME_CHARS_MAX = 255
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _META_BYTES_MAX = 64 << 10
@@ -38,7 +40,7 @@ class Meta(NamedTuple):
 class DataDir:
     """Counts the names that come and go in it, so that one sync of the directory serves all partitions made before."""
 
-    __slots__ = ("_fs", "_lock", "checkpoints", "names_changed", "names_synced", "partitions", "path")
+    __slots__ = ("_fs", "_lock", "checkpoints", "names_changed", "names_synced", "partitions", "path", "strays")
 
     def __init__(self, fs: Filesystem, path: str) -> None:
         self._fs = fs
@@ -46,6 +48,8 @@ class DataDir:
         self.path = path
         self.checkpoints = CheckpointFiles(fs, path)
         self.partitions = 0
+        self.strays: list[str] = []
+        """Paths of those that were found."""
         self.names_changed = 0
         self.names_synced = 0
 
@@ -104,6 +108,8 @@ class DataDir:
                 continue
             if entry.name.endswith(DELETE_SUFFIX):
                 remove_tree(self._fs, f"{self.path}/{entry.name}")
+            elif entry.name.endswith(STRAY_SUFFIX):
+                self.strays.append(f"{self.path}/{entry.name}")
             elif (topic_partition := parse_directory(entry.name)) is not None:
                 found.append(topic_partition)
             else:
@@ -126,9 +132,9 @@ class DataDir:
             self._fs.sync_dir(self.path)
             self.settle(mark)
 
-    def rename_for_deletion(self, topic_partition: TopicPartition) -> str:
+    def rename_for_deletion(self, topic_partition: TopicPartition, kind: str = DELETE_SUFFIX) -> str:
         """Give the directory a name under which nobody looks for it, and return its path."""
-        suffix = f".{secrets.token_hex(16)}{DELETE_SUFFIX}"
+        suffix = f".{secrets.token_hex(16)}{kind}"
         doomed = f"{self.path}/{str(topic_partition)[: _NAME_CHARS_MAX - len(suffix)]}{suffix}"
         self._fs.rename(f"{self.path}/{topic_partition}", doomed)
         self.name_changed()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.storage.checkpoints import CLEAN_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from tidelog.storage.content import Content
-from tidelog.storage.data_dir import DataDir, Meta
+from tidelog.storage.data_dir import DELETE_SUFFIX, STRAY_SUFFIX, DataDir, Meta
 from tidelog.storage.errors import StoreError
 from tidelog.storage.fs import remove_tree
 from tidelog.storage.index_memory import IndexMemory
@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 INDEX_ENTRIES_MAX = 8 << 20
 """64 MB: the offset indexes of some thirty full segments, or of all that a broker with small ones has."""
+
+STRAY_KEPT_MS = 24 * 3600 * 1000
+"""Time for somebody to notice that a log was none of the cluster's, and to take it back."""
 
 CLOSE_THREADS = 16
 """Syncs that wait at the same time share the file system's commits: more of them than cores is faster."""
@@ -85,6 +88,7 @@ class LogStore:
         )
         self._homes: dict[TopicPartition, DataDir] = {}
         self._doomed: list[tuple[int, str]] = []
+        self._strays: list[tuple[int, str]] = []
         self._set_aside: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -123,6 +127,7 @@ class LogStore:
                 )
         for data_dir in self._data_dirs:
             self.high_watermarks.update(data_dir.checkpoints.high_watermarks)
+            self._strays += [(self._clock.now_ms() + STRAY_KEPT_MS, path) for path in data_dir.strays]
         for opened in open_all(self._fs, self._clock, tasks, self._threads * len(self._data_dirs)):
             topic_partition = opened.topic_partition
             self._homes[topic_partition] = opened.data_dir
@@ -157,13 +162,23 @@ class LogStore:
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """The partition is gone at once; its files go after `file.delete.delay.ms`."""
-        log = self.logs.pop(topic_partition)
-        log.abandon()
+        """The partition is gone at once; its files go after `file.delete.delay.ms`. An OSError leaves it as it was."""
+        delay_ms = self.logs[topic_partition].config.file_delete_delay_ms
+        self._doomed.append((self._clock.now_ms() + delay_ms, self._part_with(topic_partition, DELETE_SUFFIX)))
+
+    def stray(self, topic_partition: TopicPartition) -> str:
+        """As `delete`, for a partition that nobody asked to delete: its files stay for a day, under the path given."""
+        path = self._part_with(topic_partition, STRAY_SUFFIX)
+        self._strays.append((self._clock.now_ms() + STRAY_KEPT_MS, path))
+        return path
+
+    def _part_with(self, topic_partition: TopicPartition, kind: str) -> str:
+        # The name first: as long as it is there, the partition is, and deleting it can be tried again.
+        path = self._homes[topic_partition].rename_for_deletion(topic_partition, kind)
+        self.logs.pop(topic_partition).abandon()
         self.high_watermarks.pop(topic_partition, None)
-        data_dir = self._homes.pop(topic_partition)
-        doomed = data_dir.rename_for_deletion(topic_partition)
-        self._doomed.append((self._clock.now_ms() + log.config.file_delete_delay_ms, doomed))
+        del self._homes[topic_partition]
+        return path
 
     def set_aside(self, topic_partition: TopicPartition) -> None:
         """Stop using a partition and leave its files as they are."""
@@ -186,8 +201,9 @@ class LogStore:
     def run_maintenance(self, now_ms: int) -> int:
         """Remove files whose time has come. Returns how many files and directories went."""
         removed = sum(log.doomed.remove_due(now_ms) for log in self.logs.values() if log.doomed)
-        due = [path for at_ms, path in self._doomed if at_ms <= now_ms]
+        due = [path for at_ms, path in (*self._doomed, *self._strays) if at_ms <= now_ms]
         self._doomed = [each for each in self._doomed if each[0] > now_ms]
+        self._strays = [each for each in self._strays if each[0] > now_ms]
         for path in due:
             remove_tree(self._fs, path)
         return removed + len(due)
