@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tidelog.types import TopicId, TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 BrokerIds = AbstractSet[int]
 

@@ -142,7 +142,7 @@ class ShardRuntime(Generic[S]):
     def active(self) -> bool:
         return self._phase is _Phase.ACTIVE
 
-    def ask(self, request: Message, caller: Any, on_reply: OnReply) -> Ticket:
+    def ask(self, request: Struct, caller: Any, on_reply: OnReply) -> Ticket:
         """Has the shard answer. Raises BrokerError if it cannot be asked now."""
         if self._phase is _Phase.LOADING:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._name} is still being loaded: try again")
