@@ -6,9 +6,11 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.coordinators.decision import LoadedBatch, Transaction
 from tidelog.coordinators.groups.config import GroupConfig
 from tidelog.coordinators.groups.shard import GroupShard
 from tidelog.coordinators.groups.topics import Caller
+from tidelog.coordinators.runtime import take_in
 from tidelog.errors import ErrorCode
 from tidelog.wire.codec import decode, to_bytes
 from tidelog.wire.declare import Message
@@ -31,6 +33,12 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from tidelog.wire.stored.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
@@ -104,6 +112,9 @@ class GroupDriver:
         self.shard = self.new_shard()
         self.now_ms = 1_000_000
         self.log: list[StoredRecord] = []
+        """What counts at once."""
+        self.history: list[LoadedBatch] = []
+        """What was stored, in transactions or not, and the markers that ended those."""
         self.batches: list[int] = []
         """How many bytes of keys and values each append had."""
         self.replies: dict[Ticket, Struct] = {}
@@ -132,9 +143,9 @@ class GroupDriver:
     def perform(self, decision: Decision) -> None:
         if decision.records:
             self.batches.append(sum(map(stored_bytes, decision.records)))
-        for record in decision.records:
-            self.log.append(record)
-            self.shard.apply(*through_bytes(record))
+            if decision.transaction is None:
+                self.log += decision.records
+            self._store(LoadedBatch([through_bytes(record) for record in decision.records], decision.transaction))
         for timer in decision.timers:
             if timer.at_ms is None:
                 self._timers.pop(timer.key, None)
@@ -143,6 +154,14 @@ class GroupDriver:
                 heapq.heappush(self._due, (timer.at_ms, next(self._order), timer.key))
         for ticket, reply in decision.replies:
             self.deliver(ticket, reply)
+
+    def _store(self, batch: LoadedBatch) -> None:
+        self.history.append(batch)
+        take_in(self.shard, batch)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The transaction's marker is appended."""
+        self._store(LoadedBatch((), Transaction(producer_id, 0), committed))
 
     def deliver(self, ticket: Ticket, reply: Struct) -> None:
         assert ticket not in self.replies, "answered twice"
@@ -170,8 +189,8 @@ class GroupDriver:
         self.shard = self.new_shard()
         self._timers.clear()
         self._due.clear()
-        for record in self.log:
-            self.shard.apply(*through_bytes(record))
+        for batch in self.history:
+            take_in(self.shard, batch)
         self.perform(self.shard.on_loaded(self.now_ms))
 
     def reply(self, ticket: Ticket, expected: type[S]) -> S:
@@ -293,6 +312,40 @@ class GroupDriver:
             topics=list(topics.values()),
         )
         return self.reply(self.ask(request, version), OffsetCommitResponse)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        offsets: Mapping[tuple[str, int], int],
+        producer_id: int = 77,
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+        metadata: str | None = "",
+        version: int = 5,
+    ) -> list[int]:
+        """The answers, in the order of the offsets if those are ordered by topic."""
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (topic, partition), offset in offsets.items():
+            entry = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[]))
+            entry.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id="mine",
+            group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=0,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=list(topics.values()),
+        )
+        response = self.reply(self.ask(request, version), TxnOffsetCommitResponse)
+        return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
     def fetch(
         self,

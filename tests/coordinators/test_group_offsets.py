@@ -9,7 +9,6 @@ import pytest
 from group_driver import SESSION_MS, GroupDriver, id_of, subscription
 
 from tidelog.coordinators.groups.config import GroupConfig
-from tidelog.coordinators.groups.offsets import OffsetBook
 from tidelog.errors import ErrorCode
 from tidelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -189,41 +188,6 @@ class TestFetch:
         group = driver.reply(driver.ask(OffsetFetchRequest(group_id="g", topics=topics), 7), OffsetFetchResponseGroup)
         assert group.group_id == "g"
         assert sum(len(topic.partitions) for topic in group.topics) == found
-
-
-class TestTransactions:
-    KEY = OffsetCommitKey(group="g", topic="t", partition=0)
-
-    @staticmethod
-    def value(offset: int) -> OffsetCommitValue:
-        return OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)
-
-    @pytest.mark.parametrize(("committed", "offset"), [(True, 2), (False, 1)])
-    def test_an_offset_in_one_counts_once_it_is_committed(self, committed: bool, offset: int) -> None:
-        book = OffsetBook()
-        book.apply(self.KEY, self.value(1))
-        book.hold(77, self.KEY, self.value(2))
-        found = book.get("g", "t", 0)
-        assert found is not None
-        assert found.offset == 1
-        assert book.is_unstable("g", "t", 0)
-        assert not book.is_unstable("g", "t", 1)
-        assert book.is_held("g")
-        book.end_transaction(77, committed=committed)
-        found = book.get("g", "t", 0)
-        assert found is not None
-        assert found.offset == offset
-        assert not book.is_unstable("g", "t", 0)
-        assert not book.is_held("g")
-
-    def test_whoever_wants_what_is_stable_is_told_to_wait(self) -> None:
-        driver = GroupDriver()
-        driver.commit("g", {("t", 0): 1})
-        driver.shard._offsets.hold(77, self.KEY, self.value(2))
-        (partition,) = driver.fetch("g", require_stable=True).topics[0].partitions
-        assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        assert driver.offsets("g") == {("t", 0): 1}
-        assert driver.delete("g") == ErrorCode.NON_EMPTY_GROUP
 
 
 class TestDelete:

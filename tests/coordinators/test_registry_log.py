@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from registry_cases import SharedLog
 
-from tidelog.coordinators.decision import StoredRecord
+from tidelog.coordinators.decision import StoredRecord, Transaction
 from tidelog.coordinators.groups.registry_log import SLOTS_MAX, FollowedLog
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.wire.stored.classic_groups import OffsetCommitKey, OffsetCommitValue
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 def commit(offset: int, partition: int = 0, group_id: str = "g") -> StoredRecord:
     value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)
     return StoredRecord(OffsetCommitKey(group=group_id, topic="t", partition=partition), 1, value, 3)
+
+
+MINE = Transaction(7, 0)
 
 
 class Watched:
@@ -43,6 +47,14 @@ class Watched:
     def append(self, *records: StoredRecord) -> None:
         last = self.log.append(records, 0)
         self.log.when_safe(last, self.told.append)
+
+    def append_in_transaction(self, *records: StoredRecord) -> None:
+        last = self.log.append(records, 0, MINE)
+        self.log.when_safe(last, self.told.append)
+
+    def mark(self, log: SharedLog, *, committed: bool) -> None:
+        log.mark(MINE, committed=committed)
+        self.log.when_safe(self.log.marked(MINE, committed=committed), self.told.append)
 
     def is_ready(self) -> bool:
         return self.log.ready
@@ -139,3 +151,37 @@ def test_groups_are_taken_in_the_order_in_which_they_wait() -> None:
     assert list(watched.touched(2)) == ["a", "b"]
     watched.log.touch("a")
     assert list(watched.touched()) == ["c", "a"]
+
+
+@pytest.mark.parametrize(("committed", "offset", "touched"), [(True, 2, {"g": {("t", 0)}}), (False, 1, {})])
+def test_what_is_in_a_transaction_is_seen_once_its_end_is_safe(
+    committed: bool, offset: int, touched: dict[str, Changed]
+) -> None:
+    log = SharedLog(at_once=False)
+    watched = Watched(log)
+    watched.load()
+    watched.append(commit(1))
+    watched.append_in_transaction(commit(2))
+    log.make_safe()
+    assert watched.touched() == {"g": None}
+    assert watched.offset() == 1
+    watched.mark(log, committed=committed)
+    assert watched.offset() == 1
+    log.make_safe()
+    assert watched.offset() == offset
+    assert watched.touched() == touched
+    watched.load()
+    assert watched.offset() == offset, "reading it leads to the same"
+
+
+def test_a_group_that_is_only_in_a_transaction_is_not_seen() -> None:
+    log = SharedLog()
+    watched = Watched(log)
+    watched.load()
+    watched.append_in_transaction(commit(2))
+    assert watched.touched() == {}
+    assert list(watched.log.book) == []
+    watched.load()
+    assert list(watched.log.book) == []
+    watched.mark(log, committed=True)
+    assert watched.touched() == {"g": None}

@@ -9,6 +9,7 @@ from tidelog.broker.state_log import PartitionStateLog
 from tidelog.controller.image import OFFSETS_TOPIC
 from tidelog.controller.topic_rules import TopicSpec
 from tidelog.coordinators.coordinator import Coordinator
+from tidelog.coordinators.decision import Decision, Transaction
 from tidelog.coordinators.groups.config import GroupConfig
 from tidelog.coordinators.groups.shard import GroupShard
 from tidelog.coordinators.stored import RecordFormat
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tidelog.clock import Clock
     from tidelog.controller.image import ClusterImage
     from tidelog.controller.settings import Settings
-    from tidelog.coordinators.decision import Decision
     from tidelog.handlers.handler import TopicsOnDemand
     from tidelog.replication.partition import Partition
 
@@ -110,6 +110,12 @@ class GroupCoordination:
 
     def loses(self, partition: Partition) -> None:
         self.coordinator.resign(partition.topic_partition.partition)
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker was appended to a partition of the internal topic, in this very step."""
+        runtime = self.coordinator.at(partition)
+        if runtime is not None:
+            runtime.transaction_ended(Transaction(producer_id, producer_epoch), committed=committed)
 
     def topics_changed(self, deleted: tuple[str, ...]) -> None:
         """Groups that subscribe to what has changed are rebalanced."""

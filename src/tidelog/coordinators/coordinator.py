@@ -73,6 +73,10 @@ class Coordinator(Generic[S]):
         count = self._partitions()
         return None if count is None else partition_for(key, count)
 
+    def at(self, partition: int) -> ShardRuntime[S] | None:
+        """The shard of a partition; None if another broker leads it."""
+        return self._shards.get(partition)
+
     def shard_of(self, key: str) -> ShardRuntime[S]:
         """The shard that decides on `key`. Raises BrokerError if it is not here."""
         partition = self.partition_of(key)

@@ -33,6 +33,8 @@ class Transaction(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+    guard: Any = None
+    """Leave to begin it in the log, as the log has given it out."""
 
 
 class LoadedBatch(NamedTuple):

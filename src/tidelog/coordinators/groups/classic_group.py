@@ -164,6 +164,16 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
+    def check_commit_in_transaction(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """A producer may speak for a member, or for nobody in particular. Its transaction is what keeps it in order,
+        so a group that is about to be divided anew takes its word."""
+        if generation < 0 and ((not member_id and instance_id is None) or self.state is GroupState.EMPTY):
+            return ErrorCode.NONE
+        code = self.check_member(member_id, instance_id)
+        if code:
+            return code
+        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
     def accepts(self, member_id: str, size_max: int) -> bool:
         """Whether there is room. While a group gathers, those count who are there, so that the slowest are left out."""
         if self.state is GroupState.EMPTY:

@@ -94,6 +94,15 @@ class ConsumerGroups:
             return ErrorCode.UNSUPPORTED_VERSION
         return check_member_epoch(member, epoch)
 
+    def check_commit_in_transaction(
+        self, group_id: str, member_id: str, instance_id: str | None, epoch: int
+    ) -> ErrorCode:
+        """As `check_commit`, for a producer, who may speak for nobody in particular, and knows only older errors."""
+        if epoch < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        code = self.check_commit(group_id, member_id, epoch)
+        return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether offsets may be fetched. Somebody who names no member may always."""
         group = self._table.groups.get(group_id)

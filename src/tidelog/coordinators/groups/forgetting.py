@@ -6,7 +6,8 @@ Tombstones go out in portions that fit into one batch; a timer that is due at on
     ("delete", group, ticket)     goes on deleting a group, and answers who asked for it when it is done
     ("deleted-topics",)           goes on with the offsets of topics that were deleted
 
-Offsets go before their group, so that a portion always leaves a smaller group, never offsets of none.
+Offsets go before their group, so that a portion always leaves a smaller group, never offsets of none. What an open
+transaction may yet change does not expire, and its group is not deleted: a tombstone would overtake the transaction.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from tidelog.coordinators.groups.classic_groups import ClassicGroups
     from tidelog.coordinators.groups.config import GroupConfig
     from tidelog.coordinators.groups.consumer_groups import ConsumerGroups
-    from tidelog.coordinators.groups.offsets import OffsetBook
-    from tidelog.wire.stored.classic_groups import OffsetCommitValue
+    from tidelog.coordinators.groups.offsets import OffsetBook, Stored
+    from tidelog.coordinators.groups.pending_offsets import Place
 
 RETENTION: Final = "retention"
 DELETE: Final = "delete"
@@ -42,7 +43,7 @@ class Forgetting:
         self._classic = classic
         self._consumer = consumer
         self._offsets = offsets
-        self._doomed: deque[tuple[str, str, int, OffsetCommitValue]] = deque()
+        self._doomed: deque[tuple[Place, Stored]] = deque()
         """Offsets of topics that were deleted. A newer commit at the same place is for a topic of the same name."""
 
     def begin(self, now_ms: int, out: Decision) -> None:
@@ -91,8 +92,10 @@ class Forgetting:
     def _expired(self, group_id: str, now_ms: int) -> Iterator[tuple[str, int]]:
         topics, retention_ms = self._offsets.topics(group_id), self._config.offsets_retention_ms
         if group_id not in self._consumer:
-            return expired(topics, self._classic.get(group_id), retention_ms, now_ms)
-        return unread(topics, lambda topic: self._consumer.subscribed_to(group_id, topic), -1, retention_ms, now_ms)
+            due = expired(topics, self._classic.get(group_id), retention_ms, now_ms)
+        else:
+            due = unread(topics, lambda topic: self._consumer.subscribed_to(group_id, topic), -1, retention_ms, now_ms)
+        return (place for place in due if not self._offsets.is_unstable(group_id, *place))
 
     def _check_delete(self, group_id: str) -> ErrorCode:
         if self._offsets.is_held(group_id):
@@ -129,18 +132,18 @@ class Forgetting:
     # --- deleted topics ---
 
     def forget_topics(self, deleted: Iterable[str], now_ms: int, out: Decision) -> None:
+        """Also what is in open transactions: nobody can read on from there."""
         for topic in deleted:
-            for group_id in self._offsets:
-                for partition, committed in self._offsets.topics(group_id).get(topic, {}).items():
-                    self._doomed.append((group_id, topic, partition, committed))
+            self._doomed.extend(self._offsets.of_topic(topic))
         self._bury_doomed(now_ms, out)
 
     def _bury_doomed(self, now_ms: int, out: Decision) -> None:
         burial = self._burial(out)
         while self._doomed:
-            group_id, topic, partition, committed = self._doomed[0]
-            is_the_same = self._offsets.get(group_id, topic, partition) is committed
-            if is_the_same and not burial.bury(group_id, topic, partition):
+            place, doomed = self._doomed[0]
+            stored = self._offsets.stored_at(place)
+            is_old = all(any(each is old for old in doomed) for each in stored)
+            if stored and is_old and not burial.bury(*place):
                 out.arm((DELETED_TOPICS,), now_ms)
                 return
             self._doomed.popleft()

@@ -1,15 +1,17 @@
-"""OffsetCommit (v2-10), OffsetFetch (v1-10) and OffsetDelete (v0) of one group.
+"""OffsetCommit (v2-10), TxnOffsetCommit (v0-5), OffsetFetch (v1-10) and OffsetDelete (v0) of one group.
 
 Whether a member may commit is the group's question, answered before these are called. OffsetCommit v2-4 may give a
 commit a retention of its own · OffsetFetch v2 topics null means all · v7 waits for open transactions · v8 several
-groups · both v10 name topics by id.
+groups · OffsetCommit and OffsetFetch v10 name topics by id.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tidelog.coordinators.decision import Transaction
 from tidelog.coordinators.groups.offsets import EXPIRING_VALUE_VERSION, NO_EXPIRY, OFFSET_VALUE_VERSION, Burial
+from tidelog.coordinators.groups.pending_offsets import Place
 from tidelog.errors import ErrorCode
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
@@ -31,10 +33,17 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tidelog.wire.stored.classic_groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tidelog.coordinators.decision import Decision, Ticket
     from tidelog.coordinators.groups.config import GroupConfig
@@ -42,8 +51,12 @@ if TYPE_CHECKING:
     from tidelog.coordinators.groups.topics import Caller, ClusterTopics
     from tidelog.wire.messages.offset_commit import OffsetCommitRequest
     from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
+    from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 TOPIC_IDS_SINCE = 10
+
+AskedTopic: TypeAlias = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+AskedPartition: TypeAlias = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 _RECORD_OVERHEAD_BYTES = 48
 """What a stored commit takes beside its strings, generously."""
@@ -63,7 +76,7 @@ def commit(
 ) -> None:
     """`code` is what the group says of the one who commits: if it refuses, it refuses every partition."""
     names = [_commit_topic(topic, caller) for topic in request.topics]
-    if not code and _stored_bytes(request, names) > config.record_bytes_max:
+    if not code and _stored_bytes(request.group_id, request.topics, names) > config.record_bytes_max:
         code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     expire_ms = NO_EXPIRY if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
     topics = []
@@ -79,16 +92,45 @@ def commit(
     out.reply(ticket, OffsetCommitResponse(topics=topics))
 
 
-def _commit_topic(topic: OffsetCommitRequestTopic, caller: Caller) -> str | ErrorCode:
+def commit_in_transaction(
+    ticket: Ticket,
+    request: TxnOffsetCommitRequest,
+    caller: Caller,
+    code: ErrorCode,
+    config: GroupConfig,
+    now_ms: int,
+    out: Decision,
+) -> None:
+    """As `commit`. What is stored counts once the producer's transaction is committed."""
+    names = [_commit_topic(topic, caller) for topic in request.topics]
+    if not code and _stored_bytes(request.group_id, request.topics, names) > config.record_bytes_max:
+        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    topics = []
+    for topic, name in zip(request.topics, names, strict=True):
+        answers = []
+        count = (caller.topics.partitions(name) or 0) if isinstance(name, str) else 0
+        for partition in topic.partitions:
+            answer = code or (name if isinstance(name, ErrorCode) else _check_partition(partition, count, config))
+            if not answer and isinstance(name, str):
+                _store(request.group_id, name, partition, NO_EXPIRY, now_ms, out)
+            answers.append(
+                TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=answer)
+            )
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    out.transaction = Transaction(request.producer_id, request.producer_epoch, caller.guard)
+    out.reply(ticket, TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics))
+
+
+def _commit_topic(topic: AskedTopic, caller: Caller) -> str | ErrorCode:
     """The name under which the topic's offsets are stored, or why there is none."""
-    if caller.version >= TOPIC_IDS_SINCE:
+    if isinstance(topic, OffsetCommitRequestTopic) and caller.version >= TOPIC_IDS_SINCE:
         return caller.topics.name(topic.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     if caller.topics.partitions(topic.name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return topic.name
 
 
-def _check_partition(partition: OffsetCommitRequestPartition, count: int, config: GroupConfig) -> ErrorCode:
+def _check_partition(partition: AskedPartition, count: int, config: GroupConfig) -> ErrorCode:
     if not 0 <= partition.partition_index < count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(partition.committed_metadata or "") > config.offset_metadata_max_bytes:
@@ -96,9 +138,7 @@ def _check_partition(partition: OffsetCommitRequestPartition, count: int, config
     return ErrorCode.NONE
 
 
-def _store(
-    group_id: str, topic: str, partition: OffsetCommitRequestPartition, expire_ms: int, now_ms: int, out: Decision
-) -> None:
+def _store(group_id: str, topic: str, partition: AskedPartition, expire_ms: int, now_ms: int, out: Decision) -> None:
     out.record(
         OffsetCommitKey(group=group_id, topic=topic, partition=partition.partition_index),
         OffsetCommitValue(
@@ -112,11 +152,11 @@ def _store(
     )
 
 
-def _stored_bytes(request: OffsetCommitRequest, names: list[str | ErrorCode]) -> int:
+def _stored_bytes(group_id: str, topics: Iterable[AskedTopic], names: Iterable[str | ErrorCode]) -> int:
     """About how long the batch will be, and rather too long than too short."""
-    group_bytes = len(request.group_id.encode())
+    group_bytes = len(group_id.encode())
     total = 0
-    for topic, name in zip(request.topics, names, strict=True):
+    for topic, name in zip(topics, names, strict=True):
         if isinstance(name, str):
             each = _RECORD_OVERHEAD_BYTES + group_bytes + len(name.encode())
             total += each * len(topic.partitions)
@@ -212,6 +252,7 @@ def delete(
     config: GroupConfig,
     out: Decision,
 ) -> None:
+    """What open transactions would commit is deleted as well, like all that came before."""
     burial = Burial(config.record_bytes_max // 2, out)
     topics = []
     for topic in request.topics:
@@ -224,7 +265,7 @@ def delete(
         answers = []
         for partition in topic.partitions:
             index, answer = partition.partition_index, code
-            if not code and book.get(request.group_id, topic.name, index) is not None:
+            if not code and book.stored_at(Place(request.group_id, topic.name, index)):
                 fits = burial.bury(request.group_id, topic.name, index)
                 answer = ErrorCode.NONE if fits else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=answer))

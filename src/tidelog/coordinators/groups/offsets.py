@@ -22,6 +22,7 @@ EXPIRING_VALUE_VERSION = 1
 
 NO_EXPIRY = -1
 
+Stored: TypeAlias = "tuple[OffsetCommitValue | None, ...]"
 Topics: TypeAlias = "dict[str, dict[int, OffsetCommitValue]]"
 
 
@@ -31,10 +32,11 @@ class OffsetBook:
         self._pending: PendingOffsets[OffsetCommitValue | None] = PendingOffsets()
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups
+        """Whether the group has committed anything, even if that may not come to count."""
+        return group_id in self._groups or self._pending.has_group(group_id)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._groups))
+        return iter(dict.fromkeys([*self._groups, *self._pending.groups()]))
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self.topics(group_id).get(topic, _NO_PARTITIONS).get(partition)
@@ -82,9 +84,19 @@ class OffsetBook:
         """Whether the group has a commit in an open transaction, and so must not be forgotten."""
         return self._pending.has_group(group_id)
 
-    def pending(self) -> Iterator[Place]:
-        """Everything that open transactions may yet change."""
-        return iter(self._pending)
+    def of_topic(self, topic: str) -> Iterator[tuple[Place, Stored]]:
+        """Every place of the topic, and what is there."""
+        for group_id in self:
+            committed = self.topics(group_id).get(topic, _NO_PARTITIONS)
+            held = (place.partition for place in self._pending.of_group(group_id) if place.topic == topic)
+            for partition in dict.fromkeys([*committed, *held]):
+                place = Place(group_id, topic, partition)
+                yield place, self.stored_at(place)
+
+    def stored_at(self, place: Place) -> Stored:
+        """Whatever was stored there and may count, now or once a transaction is committed."""
+        committed = self.get(*place)
+        return (*(() if committed is None else (committed,)), *self._pending.at(place))
 
 
 _NO_TOPICS: Topics = {}

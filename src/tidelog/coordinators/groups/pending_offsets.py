@@ -29,16 +29,20 @@ class PendingOffsets(Generic[V]):
 
     def __contains__(self, place: Place) -> bool:
         """Whether an open transaction may yet change the offset."""
-        return place in self._groups.get(place.group, _NOTHING)
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter([place for places in self._groups.values() for place in places])
-
-    def of_group(self, group: str) -> list[Place]:
-        return list(self._groups.get(group, _NOTHING))
+        return place in self._groups.get(place.group, ())
 
     def has_group(self, group: str) -> bool:
         return group in self._groups
+
+    def groups(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def of_group(self, group: str) -> Iterator[Place]:
+        return iter(self._groups.get(group, ()))
+
+    def at(self, place: Place) -> tuple[V, ...]:
+        """What may come to count here, in the log's order."""
+        return tuple(self._groups.get(place.group, {}).get(place, {}).values())
 
     def hold(self, producer_id: int, place: Place, value: V) -> None:
         """A later commit of the same transaction stands for the earlier one, and later in the order."""
@@ -49,7 +53,7 @@ class PendingOffsets(Generic[V]):
 
     def overtake(self, place: Place) -> None:
         """Something that counts for certain was stored here."""
-        for producer_id in list(self._groups.get(place.group, _NOTHING).get(place, ())):
+        for producer_id in list(self._groups.get(place.group, {}).get(place, {})):
             self._drop(producer_id, place)
 
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[Place, V]]:
@@ -75,6 +79,3 @@ class PendingOffsets(Generic[V]):
         del of_producer[place]
         if not of_producer:
             del self._producers[producer_id]
-
-
-_NOTHING: dict[Place, dict[int, object]] = {}

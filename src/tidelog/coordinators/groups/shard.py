@@ -30,6 +30,7 @@ from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponseGroup
 from tidelog.wire.messages.sync_group import SyncGroupRequest
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tidelog.wire.stored.classic_groups import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -58,6 +59,7 @@ class GroupShard:
             HeartbeatRequest: self._heartbeat,
             ConsumerGroupHeartbeatRequest: self._consumer.heartbeat,
             OffsetCommitRequest: self._commit,
+            TxnOffsetCommitRequest: self._commit_in_transaction,
             OffsetFetchRequest: self._fetch,
             JoinGroupRequest: self._join,
             SyncGroupRequest: self._sync,
@@ -175,6 +177,21 @@ class GroupShard:
         if generation < 0:
             return ErrorCode.NONE
         return ErrorCode.GROUP_ID_NOT_FOUND if caller.version >= 9 else ErrorCode.ILLEGAL_GENERATION
+
+    def _commit_in_transaction(
+        self, ticket: Ticket, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int, out: Decision
+    ) -> None:
+        group_id, generation = request.group_id, request.generation_id
+        whom = (request.member_id, request.group_instance_id, generation)
+        group = self._classic.get(group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            code = group.check_commit_in_transaction(*whom)
+        elif group_id in self._consumer:
+            code = self._consumer.check_commit_in_transaction(group_id, *whom)
+        elif generation >= 0:
+            code = ErrorCode.ILLEGAL_GENERATION
+        offset_requests.commit_in_transaction(ticket, request, caller, code, self._config, now_ms, out)
 
     def _fetch(self, ticket: Ticket, request: OffsetFetchRequest, caller: Caller, _now_ms: int, out: Decision) -> None:
         group = offset_requests.asked_group(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,3 +34,5 @@ class Caller(NamedTuple):
     client_host: str
     """As Kafka shows it: a slash and the address."""
     topics: ClusterTopics
+    guard: Any = None
+    """Leave to store something inside a transaction, for requests that do."""
