@@ -11,6 +11,7 @@ from tidelog.records.compression import Codec
 from tidelog.records.header import BatchHeader, peek
 from tidelog.records.record import Record, iter_batches, iter_records
 from tidelog.storage.store import LogStore
+from tidelog.storage.verification import TRUSTED, Guard
 from tidelog.types import ProducerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def batch_of(
     base_offset: int = 0,
     leader_epoch: int = -1,
     timestamps: list[int] | None = None,
+    transactional: bool = False,
 ) -> memoryview:
     """What a producer would send, or, with an offset and a leader epoch, what a leader has stored."""
     records = [
@@ -102,12 +104,15 @@ def batch_of(
         producer_epoch=epoch,
         base_sequence=sequence,
         leader_epoch=leader_epoch,  # type: ignore[arg-type]  # a plain number reads better in tests
+        transactional=transactional,
     )
     return memoryview(batch)
 
 
-def append(log: Log, batch: memoryview, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> Appended:
-    return log.append(batch, peek(batch), leader_epoch, now_ms)
+def append(
+    log: Log, batch: memoryview, *, leader_epoch: int = 0, now_ms: int = NOW_MS, guard: Guard | None = TRUSTED
+) -> Appended:
+    return log.append(batch, peek(batch), leader_epoch, now_ms, guard)
 
 
 def append_values(log: Log, *values: bytes, **options: Any) -> Appended:

@@ -22,14 +22,13 @@ from storage_cases import ALL, NOW_MS, TOPIC_ID, TP, append, produce, read_heade
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.compression import Codec
-from tidelog.records.control import Marker, MarkerType, build_marker
+from tidelog.records.control import Marker, MarkerType
 from tidelog.records.header import peek
 from tidelog.records.record import iter_records
 from tidelog.storage.compaction import ticket as tickets
 from tidelog.storage.compaction.cleaning import Cleaning
 from tidelog.storage.compaction.offset_map import ENTRY_BYTES
 from tidelog.storage.walk import Damage
-from tidelog.types import ProducerId
 
 if TYPE_CHECKING:
     from storage_cases import Disk
@@ -187,10 +186,7 @@ def test_a_segment_keeps_its_last_batch_so_that_it_ends_where_the_next_begins(di
 def test_markers_of_transactions_stay(disk: Disk) -> None:
     log = disk.open_log(COMPACTED)
     put(log, (b"k", b"1"))
-    marker = build_marker(
-        Marker(MarkerType.COMMIT, 0), producer_id=ProducerId(7), producer_epoch=0, timestamp_ms=NOW_MS
-    )
-    append(log, memoryview(marker))
+    log.append_marker(Marker(MarkerType.COMMIT, 0), 7, 0, 0, NOW_MS, transaction_version=0)
     put(log, (b"k", b"2"))
     close_segment(log)
     before = read_headers(log)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -21,8 +23,10 @@ from tidelog.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -46,6 +50,7 @@ from tidelog.handlers import (
     sync_group,
     unregister_broker,
     update_metadata,
+    write_txn_markers,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +81,10 @@ HANDLERS: tuple[Handler[Any, Any], ...] = (
     delete_records.HANDLER,
     init_producer_id.HANDLER,
     offset_for_leader_epoch.HANDLER,
+    add_partitions_to_txn.HANDLER,
+    add_offsets_to_txn.HANDLER,
+    end_txn.HANDLER,
+    write_txn_markers.HANDLER,
     describe_configs.HANDLER,
     alter_configs.HANDLER,
     describe_log_dirs.HANDLER,
@@ -89,6 +98,7 @@ HANDLERS: tuple[Handler[Any, Any], ...] = (
     offset_delete.HANDLER,
     alter_partition.HANDLER,
     describe_cluster.HANDLER,
+    describe_producers.HANDLER,
     unregister_broker.HANDLER,
     consumer_group_heartbeat.HANDLER,
     consumer_group_describe.HANDLER,

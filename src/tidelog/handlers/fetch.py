@@ -17,7 +17,7 @@ from tidelog.records.header import HEADER_SIZE, peek
 from tidelog.replication.fetch_sessions import TOPIC_IDS_SINCE
 from tidelog.replication.nearest import nearest
 from tidelog.replication.waiting import FetchWait
-from tidelog.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from tidelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from tidelog.replication.fetch_sessions import FetchScope, Wanted
@@ -120,6 +120,11 @@ def _read_partition(
         if ctx.version < ZSTD_SINCE and peek(found.slice.read(0, HEADER_SIZE)).codec == Codec.ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 or later")
         data.records = found.slice
+        if committed_only:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in partition.log.aborted_transactions(wanted.fetch_offset, found.next_offset)
+            ]
     return data
 
 
@@ -168,8 +173,9 @@ def _park(ctx: Context, req: FetchRequest, scope: FetchScope, reading: _Reading,
         wait.give_up()
 
     wait = FetchWait(wanted - reading.bytes_read, answer)
+    committed_only = req.isolation_level == READ_COMMITTED
     for partition in reading.partitions:
-        partition.watch(wait)
+        partition.watch(wait, committed_only=committed_only)
     timer = ctx.services.loop.call_later(req.max_wait_ms / 1000, answer)
     waiting: Waiting[FetchResponse] = Waiting(forget)
     return waiting

@@ -16,6 +16,7 @@ from tidelog.records.compression import InflatedTooLarge
 from tidelog.records.header import TRANSACTIONAL_BIT, peek
 from tidelog.records.validate import InvalidRecord, check_produced, deep_check, needs_deep_check
 from tidelog.replication.waiting import ProduceWait, nobody
+from tidelog.storage.verification import TRUSTED
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.records.header import BatchHeader
     from tidelog.replication.partition import Partition
     from tidelog.storage.log import Appended
+    from tidelog.storage.verification import Guard
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +50,15 @@ _NO_BATCH = memoryview(b"")
 class _Part:
     """One partition's batch on its way through the handler."""
 
-    __slots__ = ("batch", "header", "partition", "reply", "unchecked")
+    __slots__ = ("batch", "guard", "header", "partition", "reply", "unchecked")
 
     def __init__(self, reply: PartitionProduceResponse) -> None:
         self.reply = reply
         self.partition: Partition | None = None
         self.batch = _NO_BATCH
         self.header: BatchHeader | None = None
+        self.guard: Guard | None = None
+        """Of a batch that begins a transaction."""
         self.unchecked = False
         """Its records must be looked at, in a thread."""
 
@@ -107,7 +111,7 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
     batch = records if isinstance(records, memoryview) else _NO_BATCH
     header = check_produced(batch, config, now_ms, zstd_allowed=ctx.version >= _ZSTD_SINCE)
     if header.attributes & TRANSACTIONAL_BIT:
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
+        part.guard = _verification(req)
     part.partition, part.batch, part.header = partition, batch, header
     if needs_deep_check(header, config):
         part.unchecked = len(batch) > _INLINE_BYTES_MAX
@@ -117,6 +121,15 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
             except InflatedTooLarge:
                 part.unchecked = True
     return part.unchecked
+
+
+def _verification(req: ProduceRequest) -> Guard:
+    """What a batch needs that begins a transaction in its partition."""
+    if req.transactional_id is None:
+        raise BrokerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "records of a transaction need a transactional id"
+        )
+    return TRUSTED
 
 
 async def _handle_deep(
@@ -146,7 +159,7 @@ def _append_all(
         if partition is None or header is None:
             continue
         try:
-            appended = partition.append(part.batch, header, now_ms, all_replicas=all_replicas)
+            appended = partition.append(part.batch, header, now_ms, all_replicas=all_replicas, guard=part.guard)
             last_offset = part.answer(appended)
             if acks != ACKS_NONE and last_offset >= partition.high_watermark:
                 wait = wait or ProduceWait(nobody)

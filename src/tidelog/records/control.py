@@ -18,6 +18,8 @@ from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerId
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
 _VERSION: Final = 0
+MARKER_BYTES: Final = 78
+"""The size of every marker's batch."""
 
 
 class MarkerType(IntEnum):

@@ -42,6 +42,7 @@ class Wanted:
     log_start_offset: int = -1
     """Of a follower's own log."""
     told_high_watermark: int = -1
+    told_last_stable: int = -1
     told_log_start: int = -1
 
     @property
@@ -53,11 +54,16 @@ class Wanted:
         if data.error_code:
             self.told_high_watermark = -1
             return True
-        told = self.told_high_watermark == data.high_watermark and self.told_log_start == data.log_start_offset
+        told = (
+            self.told_high_watermark == data.high_watermark
+            and self.told_last_stable == data.last_stable_offset
+            and self.told_log_start == data.log_start_offset
+        )
         elsewhere = data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
         if told and not data.records and not elsewhere:
             return False
         self.told_high_watermark = data.high_watermark
+        self.told_last_stable = data.last_stable_offset
         self.told_log_start = data.log_start_offset
         return True
 

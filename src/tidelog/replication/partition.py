@@ -15,15 +15,18 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.records.control import MARKER_BYTES
 from tidelog.replication import divergence
 from tidelog.replication.isr import DEFAULT_BOUNDS
 from tidelog.replication.leading import Leading
 from tidelog.replication.role import NO_LEADER
+from tidelog.replication.stable_readers import StableReaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.config.topic import TopicConfig
+    from tidelog.records.control import Marker
     from tidelog.records.header import BatchHeader
     from tidelog.replication.group_commit import GroupCommit
     from tidelog.replication.isr import Follower, LagBounds
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tidelog.storage.epochs import EpochEnd
     from tidelog.storage.log import Appended, Log
     from tidelog.storage.segment import LogSlice
+    from tidelog.storage.verification import Guard
     from tidelog.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -60,6 +64,7 @@ class Partition:
         "_local_id",
         "_produce_waits",
         "_propose",
+        "_stable_readers",
         "_visible_bytes",
         "high_watermark",
         "isr",
@@ -109,6 +114,7 @@ class Partition:
             self.high_watermark = max(min(known_high_watermark, log.log_end_offset), log.log_start_offset)
         else:
             self.high_watermark = log.flushed_offset if self._durable else log.log_end_offset
+        log.producers.transactions.settle(self.high_watermark)
         self._appended_bytes = 0
         self._visible_bytes = 0
         self._produce_waits: deque[tuple[int, ProduceWait]] = deque()
@@ -116,6 +122,7 @@ class Partition:
         """For an fsync here, whoever else has the records."""
         # Dictionaries, for they keep their order: whoever waited longer is answered first.
         self._fetch_waits: dict[FetchWait, None] = {}
+        self._stable_readers = StableReaders()
         self._end_waits: dict[FetchWait, None] = {}
         """Of followers, who read to the log's end."""
         if self._durable and log.flushed_offset < log.log_end_offset:
@@ -204,8 +211,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What read_committed readers may see. There are no transactions yet, so nothing holds it back."""
-        return self.high_watermark
+        """What read_committed readers may see: nothing of a transaction before it is known how it ended."""
+        unstable = self.log.producers.transactions.first_unstable_offset
+        if unstable >= self.high_watermark:
+            return self.high_watermark
+        # Records may have been deleted from under a transaction.
+        return max(unstable, min(self.log.log_start_offset, self.high_watermark))
 
     def check_leader(self, claimed_epoch: int = -1) -> None:
         """Refuses a request meant for another leader, or for another reign of this one (KIP-320)."""
@@ -234,24 +245,51 @@ class Partition:
 
     # --- writing ---
 
-    def append(self, batch: memoryview, header: BatchHeader, now_ms: int, *, all_replicas: bool) -> Appended:
-        """Takes one checked batch. When it is safe, `await_safe` tells. `now_ms` is the time of day."""
+    def append(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        *,
+        all_replicas: bool,
+        guard: Guard | None = None,
+    ) -> Appended:
+        """Takes one checked batch. When it is safe, `await_safe` tells. `now_ms` is the time of day.
+
+        One that begins a transaction needs the `guard` that was taken before its coordinator vouched for it.
+        """
         self.check_leader()
-        log = self.log
         if all_replicas and len(self.isr) < self._in_sync_wanted():
             raise self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS)
-        appended = log.append(batch, header, self.leader_epoch, now_ms)
+        appended = self.log.append(batch, header, self.leader_epoch, now_ms, guard)
         if not appended.duplicate:
-            self._appended_bytes += len(batch)
-            if self._leading is not None:
-                self._appended_for_followers(len(batch))
-            elif self._durable:
-                self._commit.request(self)
-            else:
-                self._advance(log.log_end_offset, self._appended_bytes)
-                if log.unflushed_messages >= log.config.flush_messages:
-                    self._commit.request(self)
+            self._grew(len(batch))
         return appended
+
+    def append_marker(
+        self, marker: Marker, producer_id: int, producer_epoch: int, now_ms: int, *, transaction_version: int
+    ) -> Appended:
+        """Ends a producer's transaction here, as its coordinator has decided. When that is safe, `await_safe` tells."""
+        self.check_leader()
+        if len(self.isr) < self._in_sync_wanted():
+            raise self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS)
+        appended = self.log.append_marker(
+            marker, producer_id, producer_epoch, self.leader_epoch, now_ms, transaction_version=transaction_version
+        )
+        self._grew(MARKER_BYTES)
+        return appended
+
+    def _grew(self, size: int) -> None:
+        log = self.log
+        self._appended_bytes += size
+        if self._leading is not None:
+            self._appended_for_followers(size)
+        elif self._durable:
+            self._commit.request(self)
+        else:
+            self._advance(log.log_end_offset, self._appended_bytes)
+            if log.unflushed_messages >= log.config.flush_messages:
+                self._commit.request(self)
 
     def _appended_for_followers(self, size: int) -> None:
         if self._end_waits:
@@ -364,6 +402,11 @@ class Partition:
         if self._fetch_waits:
             for fetch_wait in tuple(self._fetch_waits):
                 fetch_wait.more(news)
+        transactions = self.log.producers.transactions
+        if transactions.first_unstable_offset < high_watermark:
+            transactions.settle(high_watermark)
+        if self._stable_readers.waits:
+            self._stable_readers.tell(self.last_stable_offset, high_watermark, visible_bytes)
 
     def _fail_waits(self, high_watermark: int) -> None:
         """All in-sync replicas have the records, but they have become too few for that to be a promise."""
@@ -476,6 +519,7 @@ class Partition:
     def _was_cut(self) -> None:
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
+        log.producers.transactions.settle(self.high_watermark)
         # What somebody wanted to see on disk is gone.
         waits, self._flush_waits = self._flush_waits, deque()
         for _offset, wait in waits:
@@ -496,8 +540,11 @@ class Partition:
         own_end = self.log.end_offset_for_epoch(last_fetched_epoch)
         return divergence.leaders_answer(last_fetched_epoch, fetch_offset, own_end)
 
-    def watch(self, wait: FetchWait) -> None:
-        self._fetch_waits[wait] = None
+    def watch(self, wait: FetchWait, *, committed_only: bool = False) -> None:
+        if committed_only:
+            self._stable_readers.watch(wait, self.last_stable_offset, self._visible_bytes)
+        else:
+            self._fetch_waits[wait] = None
         wait.partitions.append(self)
 
     def watch_end(self, wait: FetchWait) -> None:
@@ -507,11 +554,12 @@ class Partition:
 
     def wake_readers(self) -> None:
         """Has waiting fetches answered with what there is."""
-        for wait in (*self._fetch_waits, *self._end_waits):
+        for wait in (*self._fetch_waits, *self._stable_readers.waits, *self._end_waits):
             wait.wake()
 
     def unwatch(self, wait: FetchWait) -> None:
         self._fetch_waits.pop(wait, None)
+        self._stable_readers.waits.pop(wait, None)
         self._end_waits.pop(wait, None)
 
     # --- changes from outside ---

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DELETED_SUFFIX = ".deleted"
 _LEFTOVERS = (DELETED_SUFFIX, ".tmp", ".cleaned", ".swap")
-_INDEX_SUFFIXES = (".index", ".timeindex")
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
 @dataclass(slots=True)
@@ -65,10 +65,10 @@ def list_content(entries: list[Entry]) -> Listing:
 
 
 def _segment(sizes: dict[str, Entry], stem: str, log: Entry) -> SegmentFiles:
-    index_bytes, time_index_bytes = (
+    index_bytes, time_index_bytes, aborted_bytes = (
         sizes[stem + suffix].size if stem + suffix in sizes else -1 for suffix in _INDEX_SUFFIXES
     )
-    return SegmentFiles(int(stem), log.size, index_bytes, time_index_bytes, log.modified_ms)
+    return SegmentFiles(int(stem), log.size, index_bytes, time_index_bytes, log.modified_ms, aborted_bytes)
 
 
 def stem_of(directory: str, base_offset: int) -> str:

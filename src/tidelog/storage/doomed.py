@@ -32,7 +32,7 @@ class Doomed:
         """
         segment.discard()
         snapshot = () if keep_snapshot else (SNAPSHOT_SUFFIX,)
-        for suffix in (LOG_SUFFIX, ".index", ".timeindex", *snapshot):
+        for suffix in (LOG_SUFFIX, ".index", ".timeindex", ".txnindex", *snapshot):
             path = segment.stem + suffix
             try:
                 self._fs.rename(path, path + DELETED_SUFFIX)

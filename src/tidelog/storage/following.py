@@ -12,11 +12,12 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.header import BatchHeader, crc_ok
 from tidelog.records.record import iter_batches
 from tidelog.storage import rolling
-from tidelog.storage.replay import replay
+from tidelog.storage.replay import marker_in, replay
 from tidelog.storage.walk import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from tidelog.storage.log import Log
+    from tidelog.storage.segment import Segment
 
 
 class Followed(NamedTuple):
@@ -100,6 +101,13 @@ def _append_run(log: Log, view: memoryview, pieces: list[_Piece], now_ms: int) -
             log.config.index_interval_bytes,
         )
         log.epochs.assign(header.leader_epoch, header.base_offset)
-        replay(log.producers, header, now_ms)
+        if header.producer_id >= 0:
+            _remember(log, segment, view[start : start + header.size], header, now_ms)
     log.wrote(segment, pieces[count - 1].header.next_offset, now_ms)
     return count
+
+
+def _remember(log: Log, segment: Segment, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    completed = replay(log.producers, header, now_ms, marker_in(batch, header))
+    if completed is not None:
+        log.aborted.ended(segment.base_offset, completed, log.producers.transactions)

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.header import BatchHeader, patch, stamp_append_time
-from tidelog.storage import following, retention, rolling, timestamps, truncation
+from tidelog.storage import following, marking, retention, rolling, timestamps, truncation
+from tidelog.storage.aborted import Aborted, AbortedTransaction
+from tidelog.storage.aborted_index import AbortedEntry, AbortedIndexDamaged
 from tidelog.storage.compaction import swap
 from tidelog.storage.doomed import Doomed
 from tidelog.storage.flush import Durability, FlushTicket
 from tidelog.storage.health import Health
+from tidelog.storage.replay import rebuild_aborted
 from tidelog.storage.segment import LogSlice, Segment, SegmentFiles, TornWrite
 from tidelog.storage.segments import Segments
 from tidelog.storage.snapshot_files import SnapshotFiles
@@ -29,17 +32,19 @@ if TYPE_CHECKING:
 
     from tidelog.clock import Clock
     from tidelog.config.topic import TopicConfig
+    from tidelog.records.control import Marker
     from tidelog.storage.compaction.job import Cleaned
     from tidelog.storage.compaction.ticket import CleaningTicket
     from tidelog.storage.content import Content
     from tidelog.storage.data_dir import DataDir
     from tidelog.storage.epochs import EpochEnd
     from tidelog.storage.following import Followed
-    from tidelog.storage.fs import Filesystem
+    from tidelog.storage.fs import File, Filesystem
     from tidelog.storage.index_memory import IndexMemory
     from tidelog.storage.open_files import OpenFiles
     from tidelog.storage.producers import SeenBatch
     from tidelog.storage.timestamps import TimestampedOffset
+    from tidelog.storage.verification import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +81,7 @@ class Room(NamedTuple):
 class Log:
     __slots__ = (
         "_health",
+        "aborted",
         "clean_offset",
         "cleaning",
         "config",
@@ -105,6 +111,7 @@ class Log:
         self.segments = Segments(room.fs, self.directory, room.files, room.memory, found)
         self.snapshots = SnapshotFiles(room.fs, self.directory, content.snapshot_offsets)
         self.producers = content.producers
+        self.aborted = Aborted(room.fs, self.directory, content.segments)
         self.epochs = content.epochs
         self.log_start_offset = content.log_start_offset
         self.log_end_offset = content.log_end_offset
@@ -162,15 +169,18 @@ class Log:
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+    def append(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int, guard: Guard | None = None
+    ) -> Appended:
         """Give one checked batch its offsets and write it, once. A repeated batch is answered as the first time.
 
-        `batch` is patched in place; `header` is what `peek` said of it before.
+        `batch` is patched in place; `header` is what `peek` said of it before. A batch that begins a transaction needs
+        the `guard` that was taken before the coordinator vouched for it.
         """
         if self._health.failure is not None:
             self._health.check()
         idempotent = header.producer_id >= 0
-        if idempotent and (seen := self.producers.check(header)) is not None:
+        if idempotent and (seen := self.producers.check(header, guard)) is not None:
             return self._appended_before(seen)
         config = self.config
         stamped = config.message_timestamp_type == _LOG_APPEND_TIME
@@ -200,6 +210,22 @@ class Log:
         self.wrote(segment, last_offset + 1, now_ms)
         # As `Appended(...)`, but twice as fast.
         return _new_tuple(Appended, (base_offset, last_offset, now_ms if stamped else -1, self.log_start_offset, False))
+
+    def append_marker(
+        self,
+        marker: Marker,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        transaction_version: int,
+    ) -> Appended:
+        """End a producer's transaction, as its coordinator has decided."""
+        self._health.check()
+        self.producers.check_marker(marker, producer_id, producer_epoch, transaction_version)
+        offset = marking.append(self, marker, producer_id, producer_epoch, leader_epoch, now_ms)
+        return Appended(offset, offset, -1, self.log_start_offset, duplicate=False)
 
     def append_as_follower(self, buffer: bytes | bytearray | memoryview, now_ms: int) -> Followed:
         """Whole batches from the leader, kept as they are. What is cut off at the end is left out."""
@@ -270,8 +296,10 @@ class Log:
         with self._health.during("roll a segment"):
             if active.size:
                 self.durability.add_file(active.file.get())
-            for file in active.save_indexes():
+            for file in (*active.save_indexes(), *self.aborted.save(active.base_offset)):
                 self.durability.add_file(file)
+            if not active.size:
+                self.aborted.forget(active.base_offset)
             self.durability.add_file(self.snapshots.write(new_base, self.producers))
             self.snapshots.prune({*self.segments.base_offsets, new_base})
             segment = self.segments.add(new_base, now_ms)
@@ -300,6 +328,32 @@ class Log:
             return self.segments.read(offset, self.log_end_offset, upto, max_bytes, min_one=min_one)
         except (OSError, Damage) as error:
             raise self._health.refusal("read", error) from error
+
+    def aborted_transactions(self, from_offset: int, upto: int) -> list[AbortedTransaction]:
+        """What a read_committed reader of `from_offset` to `upto` has to leave out, by first offset."""
+        if not self.aborted:
+            return []
+        found = {AbortedTransaction(each[0], each[1]) for each in self.aborted_entries(from_offset, upto)}
+        return sorted(found, key=lambda each: each.first_offset)
+
+    def aborted_entries(self, from_offset: int, upto: int) -> list[AbortedEntry]:
+        """As `aborted_transactions`, with all that is known of them, by their markers."""
+        segment_base = self.segments.holding(from_offset).base_offset
+        with self._health.during("look for aborted transactions"):
+            try:
+                return self.aborted.overlapping(segment_base, from_offset, upto)
+            except AbortedIndexDamaged as damage:
+                _log.warning("%s: an index of aborted transactions is damaged: %s", self.topic_partition, damage)
+            self._mend_aborted()
+            return self.aborted.overlapping(segment_base, from_offset, upto)
+
+    def _mend_aborted(self) -> None:
+        for segment, end_offset in self.segments.with_ends(self.log_end_offset):
+            try:
+                self.aborted.check(segment.base_offset)
+            except AbortedIndexDamaged:
+                now_ms = self.room.clock.now_ms()
+                rebuild_aborted(self.aborted, segment, end_offset, self.segments, self.snapshots, now_ms)
 
     def offset_for_timestamp(self, target_ms: int) -> TimestampedOffset | None:
         """The first record that is as late as `target_ms`."""
@@ -376,6 +430,7 @@ class Log:
             with self._health.during("delete segments"):
                 for segment in gone:
                     self.snapshots.forget(segment.base_offset)
+                    self.aborted.forget(segment.base_offset)
                     self.doomed.doom(segment, now_ms + self.config.file_delete_delay_ms)
         return choice.oldest
 
@@ -449,7 +504,7 @@ class Log:
         self._health.check()
         self.durability.forget_ticket(self.epochs)
         with self._health.during("close"):
-            for file in [file for segment in self.segments for file in segment.save_indexes()]:
+            for file in [file for segment in self.segments for file in self._save_indexes(segment)]:
                 self.durability.add_file(file)
                 self.durability.add_name()
             if self.segments.size_bytes and self.snapshots.latest != self.log_end_offset:
@@ -457,6 +512,9 @@ class Log:
                 self.durability.add_name()
                 self.snapshots.prune(self.segments.base_offsets)
         return self.begin_flush()
+
+    def _save_indexes(self, segment: Segment) -> tuple[File, ...]:
+        return (*segment.save_indexes(), *self.aborted.save(segment.base_offset))
 
     def close(self) -> None:
         """Flush everything and let go of all files, blocking."""

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage import offset_index, time_index
+from tidelog.storage.aborted import Aborted
 from tidelog.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -29,7 +30,7 @@ from tidelog.storage.fs import Filesystem, read_file, remove_if_there, replace_f
 from tidelog.storage.index_memory import IndexMemory
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.producers import Producers
-from tidelog.storage.replay import producers_at, replay
+from tidelog.storage.replay import marker_at, producers_at, replay
 from tidelog.storage.segment import Segment, SegmentFiles, remove_files
 from tidelog.storage.segments import Segments
 from tidelog.storage.snapshot_files import SnapshotFiles
@@ -38,6 +39,7 @@ from tidelog.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
+    from tidelog.records.header import BatchHeader
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Recovery:
         self._names_changed = False
         self._recovery_point = known.recovery_point or 0
         self._producers = Producers()
+        self._aborted = Aborted(fs, directory)
         self._epochs = Epochs()
 
     def run(self) -> Content:
@@ -100,6 +103,7 @@ class Recovery:
         return Content(log_start_offset=start, log_end_offset=start, flushed_offset=start)
 
     def _open(self, listing: Listing, segments: Segments, snapshots: SnapshotFiles) -> Content:
+        self._aborted = Aborted(self._fs, self._directory, listing.segments)
         self._load_epochs(listing, segments)
         if self._known.clean and _ends_at(listing.segments[-1], self._known.recovery_point):
             end_offset = self._recovery_point
@@ -162,13 +166,14 @@ class Recovery:
         """Check every batch, rebuilding indexes, producers and epochs. Where it ends, and the damage that ended it."""
         next_offset = segment.base_offset
         segment.begin_rebuild()
+        self._aborted.begin_rebuild(segment.base_offset)
         interval_bytes = self._config.index_interval_bytes
         try:
             for position, header, sound in checked(segment.file.get(), 0, segment.size, segment.base_offset):
                 if header.next_offset > limit:
                     raise Damage(position, f"offset {header.last_offset}, but the next segment starts at {limit}")
                 if sound:
-                    replay(self._producers, header, self._now_ms)
+                    self._replay(segment, position, header)
                     segment.note(position, header.size, header.last_offset, header.max_timestamp, interval_bytes)
                 elif header.next_offset <= self._recovery_point:
                     _log.error(
@@ -187,6 +192,11 @@ class Recovery:
         except Damage as damage:
             return next_offset, damage
         return next_offset, None
+
+    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        completed = replay(self._producers, header, self._now_ms, marker_at(segment.file.get(), position, header))
+        if completed is not None:
+            self._aborted.ended(segment.base_offset, completed, self._producers.transactions)
 
     def _lost_tail(self, segment: Segment, end_offset: int, next_base: int | None) -> bool:
         """Whether the segment ends too early, though with a whole batch: then the next one is no continuation.
@@ -228,6 +238,7 @@ class Recovery:
             segment.discard()
             remove_files(self._fs, segment.stem)
             snapshots.remove(segment.base_offset)
+            self._aborted.forget(segment.base_offset)
         self._names_changed = self._names_changed or bool(gone)
 
     def _make_durable(self, walked: list[Segment], segments: Segments) -> None:
@@ -238,7 +249,7 @@ class Recovery:
                 continue
             if segment.exists:
                 segment.file.get().sync()
-            for file in segment.save_indexes():
+            for file in (*segment.save_indexes(), *self._aborted.save(segment.base_offset)):
                 file.sync()
                 self._names_changed = True
 
@@ -294,6 +305,7 @@ class Recovery:
             segment.index.saved_entries * offset_index.ENTRY_SIZE,
             segment.times.saved_entries * time_index.ENTRY_SIZE,
             segment.modified_ms,
+            self._aborted.bytes_of(segment.base_offset),
         )
 
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.records.header import MAX_TIMESTAMP_AT
-from tidelog.storage import offset_index, time_index
+from tidelog.storage import aborted_index, offset_index, time_index
 from tidelog.storage.fs import Buffer, File, FileSlice, Filesystem, remove_if_there, write_fully
 from tidelog.storage.offset_index import MISSING, OffsetIndex
 from tidelog.storage.open_files import OpenFiles, PooledFile
@@ -51,6 +51,7 @@ class SegmentFiles(NamedTuple):
     index_bytes: int = MISSING
     time_index_bytes: int = MISSING
     modified_ms: int = 0
+    aborted_bytes: int = MISSING
 
 
 class TornWrite(OSError):  # noqa: N818 - named for what is on disk now
@@ -375,7 +376,7 @@ class Segment:
 
 def remove_files(fs: Filesystem, stem: str) -> None:
     """The log first: indexes without one mean nothing."""
-    for suffix in (LOG_SUFFIX, offset_index.SUFFIX, time_index.SUFFIX):
+    for suffix in (LOG_SUFFIX, offset_index.SUFFIX, time_index.SUFFIX, aborted_index.SUFFIX):
         remove_if_there(fs, stem + suffix)
 
 

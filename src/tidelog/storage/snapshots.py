@@ -13,7 +13,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tidelog.records.header import MAX_SEQUENCE, NO_SEQUENCE
-from tidelog.storage.producers import NO_OFFSET, WINDOW, Producer, Producers, SeenBatch
+from tidelog.storage.producers import WINDOW, Producer, Producers, SeenBatch
+from tidelog.storage.transactions import NO_OFFSET
 
 SUFFIX = ".snapshot"
 VERSION = 1
@@ -57,9 +58,12 @@ def decode(data: bytes) -> Producers:
     entries = body[_COUNT.size :]
     if count < 0 or len(entries) != count * _ENTRY.size:
         raise SnapshotDamaged(f"{len(entries)} bytes for {count} entries")
-    producers = Producers()
+    found: dict[int, Producer] = {}
     for fields in _ENTRY.iter_unpack(entries):
-        _add(producers, _Entry(*fields))
+        _add(found, _Entry(*fields))
+    producers = Producers()
+    for producer_id, producer in found.items():
+        producers.restore(producer_id, producer)
     return producers
 
 
@@ -81,11 +85,10 @@ def _entries(producer_id: int, producer: Producer) -> list[_Entry]:
     ]
 
 
-def _add(producers: Producers, entry: _Entry) -> None:
-    producer = producers.get(entry.producer_id)
+def _add(found: dict[int, Producer], entry: _Entry) -> None:
+    producer = found.get(entry.producer_id)
     if producer is None or producer.epoch != entry.epoch:
-        producer = Producer(entry.epoch)
-        producers.restore(entry.producer_id, producer)
+        producer = found[entry.producer_id] = Producer(entry.epoch)
     producer.coordinator_epoch = entry.coordinator_epoch
     producer.transaction_first_offset = entry.transaction_first_offset
     producer.last_seen_ms = entry.timestamp_ms

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.storage.aborted_index import AbortedIndexDamaged
 from tidelog.storage.producers import Producers
-from tidelog.storage.replay import producers_at
+from tidelog.storage.replay import producers_at, rebuild_aborted
 from tidelog.storage.segment import Segment, remove_files
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     log.snapshots.remove_after(end_offset)
     log.room.fs.sync_dir(log.directory)
     log.producers = producers_at(end_offset, log.segments, log.snapshots, now_ms)
+    try:
+        log.aborted.truncate(segment.base_offset, end_offset)
+    except AbortedIndexDamaged:
+        rebuild_aborted(log.aborted, segment, end_offset, log.segments, log.snapshots, now_ms)
     if not log.segments.size_bytes:
         _start_over(log, end_offset, now_ms)
     elif _ends_in_a_gap(log):
@@ -84,3 +89,4 @@ def _remove(log: Log, gone: list[Segment]) -> None:
         segment.discard()
         remove_files(log.room.fs, segment.stem)
         log.snapshots.remove(segment.base_offset)
+        log.aborted.forget(segment.base_offset)
