@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOAD_BYTES_PER_READ = 1 << 20
 
+_NO_TRANSACTION = Transaction(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
 
 class PartitionStateLog:
     """Fits `coordinators.runtime.StateLog`."""
@@ -42,7 +44,7 @@ class PartitionStateLog:
 
     def append(self, records: Sequence[StoredRecord], now_ms: int, transaction: Transaction | None = None) -> int:
         encoded = (self._format.encode(record) for record in records)
-        producer_id, producer_epoch = transaction or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        producer_id, producer_epoch, guard = transaction or _NO_TRANSACTION
         batch = memoryview(
             build_batch(
                 [Record(at, now_ms, key, value) for at, (key, value) in enumerate(encoded)],
@@ -52,7 +54,7 @@ class PartitionStateLog:
                 transactional=transaction is not None,
             )
         )
-        return self._partition.append(batch, peek(batch), now_ms, all_replicas=True).last_offset
+        return self._partition.append(batch, peek(batch), now_ms, all_replicas=True, guard=guard).last_offset
 
     def marked(self, transaction: Transaction, *, committed: bool) -> int:  # noqa: ARG002 - only the place is asked for
         return self._partition.log.log_end_offset - 1

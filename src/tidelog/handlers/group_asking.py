@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidelog.handlers.handler import Context
+    from tidelog.storage.verification import Guard
     from tidelog.wire.declare import Struct
 
 R = TypeVar("R", bound=Message)
@@ -52,11 +53,16 @@ class _Round(Generic[R]):
             abandon()
 
 
-def ask(ctx: Context, questions: Sequence[Question], combine: Callable[[list[Any]], R]) -> R | Waiting[R]:
-    """Asks each group; `combine` makes the reply of the answers, in the order of the questions."""
+def ask(
+    ctx: Context, questions: Sequence[Question], combine: Callable[[list[Any]], R], *, guard: Guard | None = None
+) -> R | Waiting[R]:
+    """Asks each group; `combine` makes the reply of the answers, in the order of the questions.
+
+    `guard` is leave to store what is part of a transaction.
+    """
     asked = _Round(questions, combine)
     topics = ctx.services.groups.known_topics
-    caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.client_host}", topics)
+    caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.client_host}", topics, guard)
     for index, question in enumerate(questions):
         _put(ctx, question, caller, asked, index)
     return asked.waiting if asked.reply is None else asked.reply
