@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.controller.image import OFFSETS_TOPIC
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.handler import Answer, Context, Handler, Waiting
 from tidelog.records.control import Marker, MarkerType
@@ -72,6 +73,9 @@ class _Writing:
             transaction_version=asked.transaction_version,
         )
         self._written[partition.topic_partition] = (partition, appended.last_offset)
+        if topic == OFFSETS_TOPIC:
+            groups = self._ctx.services.groups
+            groups.transaction_ended(index, asked.producer_id, asked.producer_epoch, asked.transaction_result)
 
     def park(self) -> bool:
         """Whether there is something to wait for."""
