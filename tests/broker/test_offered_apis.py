@@ -18,7 +18,6 @@ from tidelog.wire.declare import Message
 from tidelog.wire.headers import response_body
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
@@ -147,14 +146,13 @@ def test_whoever_looks_for_a_groups_coordinator_is_sent_to_the_leader_of_its_par
     assert [(each.key, each.error_code, each.port) for each in many] == [("a", 0, broker.port), ("b", 0, broker.port)]
 
 
-def test_whoever_looks_for_a_transactions_coordinator_is_told_that_there_is_none(raw: RawClient) -> None:
+def test_whoever_looks_for_a_transactions_coordinator_finds_this_broker(raw: RawClient, broker: BrokerProcess) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=TRANSACTION)
     (found,) = raw.call(request, 4, FindCoordinatorResponse).coordinators
-    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    assert "transactions are not served" in (found.error_message or "")
+    assert (found.error_code, found.port) == (ErrorCode.NONE, broker.port)
 
 
-def test_a_transactional_producer_is_told_that_there_is_no_coordinator(raw: RawClient) -> None:
-    request = InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000)
-    reply = raw.call(request, 4, InitProducerIdResponse)
-    assert (reply.error_code, reply.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+def test_a_key_of_a_kind_that_nobody_knows_is_refused(raw: RawClient) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=7)
+    (found,) = raw.call(request, 4, FindCoordinatorResponse).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)

@@ -22,7 +22,7 @@ from tidelog.broker.peers import Peers
 from tidelog.broker.router import Router
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.broker.transaction_coordination import TransactionCoordination
-from tidelog.controller.image import OFFSETS_TOPIC, ClusterImage
+from tidelog.controller.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterImage
 from tidelog.controller.observers import observers_among
 from tidelog.controller.producer_ids import ProducerIds
 from tidelog.controller.runtime import Controller
@@ -129,12 +129,28 @@ class Node:
             self._stops.append(registry.stop)
         self._stops.append(self._close_groups)
         replicas.watchers[OFFSETS_TOPIC] = self.groups
-        self.transactions = TransactionCoordination()
-        services = self._services(ProducerIds(znodes, config.broker_id), topics, served, secret)
+        producer_ids = ProducerIds(znodes, config.broker_id)
+        self._stops.append(producer_ids.stop)
+        self._coordinate_transactions(producer_ids, topics)
+        services = self._services(producer_ids, topics, served, secret)
         self._fencing = services.fencing
         self.membership.on_registered = self._registered
         self._router = Router(services)
         return self._router
+
+    def _coordinate_transactions(self, producer_ids: ProducerIds, topics: TopicCreation) -> None:
+        timeout_s = self._config.controller_socket_timeout_ms / 1000
+        self.transactions = TransactionCoordination(
+            self.image,
+            self.settings,
+            topics,
+            producer_ids,
+            self._clock,
+            send_markers=self._peers.sender("markers", timeout_s),
+            send_questions=self._peers.sender("transactions", timeout_s),
+        )
+        self._stops.append(self.transactions.stop)
+        self.replicas.watchers[TRANSACTIONS_TOPIC] = self.transactions
 
     def _services(
         self,
@@ -163,7 +179,7 @@ class Node:
             controller=self.controller,
             inter_broker_listener=config.endpoints.inter_broker_name,
             cluster_secret=secret,
-            metadata_changed=self.groups.topics_changed,
+            metadata_changed=self._metadata_changed,
         )
 
     def _replicate(self) -> None:
@@ -249,6 +265,10 @@ class Node:
     def _knows(self, topic: str, partition: int) -> bool:
         found = self.image.topics.get(topic)
         return found is not None and 0 <= partition < len(found.partitions)
+
+    def _metadata_changed(self, deleted: tuple[str, ...]) -> None:
+        self.groups.topics_changed(deleted)
+        self.transactions.topics_changed(deleted)
 
     async def _close_groups(self) -> None:
         self.groups.coordinator.close()

@@ -207,6 +207,8 @@ class BrokerConfig:
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_partition_verification_enable: bool
     transaction_two_phase_commit_enable: bool
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
     quota_window_num: int
     quota_window_size_seconds: int
     replication_quota_window_num: int

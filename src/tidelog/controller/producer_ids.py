@@ -7,17 +7,23 @@ never repeats an id.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.types import BrokerId, ProducerId
 from tidelog.znodes import nodes, paths
-from tidelog.znodes.errors import BadVersion, NodeExists, NoNode
+from tidelog.znodes.errors import BadVersion, NodeExists, NoNode, ZnodeError
 
 if TYPE_CHECKING:
     from tidelog.znodes.store import ZnodeStore
 
+logger = logging.getLogger(__name__)
+
 BLOCK_SIZE = 1000
+SPARE_BELOW = BLOCK_SIZE // 10
+"""With fewer ids left than these, the next block is fetched."""
+
 ATTEMPTS_MAX = 20
 LAST_ID = 2**63 - 1
 
@@ -26,20 +32,59 @@ class ProducerIds:
     def __init__(self, znodes: ZnodeStore, broker_id: int) -> None:
         self._znodes = znodes
         self._broker_id = broker_id
-        self._next = 0
-        self._end = 0
+        self._ids = range(0)
+        """What is left of the block in use."""
+        self._spare = range(0)
+        """The block after it."""
         self._refill = asyncio.Lock()  # whoever finds the block empty fetches the next one for all
+        self._refilling: asyncio.Task[None] | None = None
 
     async def take(self) -> ProducerId:
-        while self._next >= self._end:
-            async with self._refill:
-                if self._next >= self._end:
-                    await self._claim_block()
-        taken = ProducerId(self._next)
-        self._next += 1
+        while (taken := self._take()) is None:
+            await self.stock()
         return taken
 
-    async def _claim_block(self) -> None:
+    def take_now(self) -> ProducerId | None:
+        """For those who cannot wait: None if there is none at hand, which is seen to. A spare block is kept."""
+        taken = self._take()
+        if not self._spare and len(self._ids) < SPARE_BELOW and self._refilling is None:
+            self._refilling = asyncio.get_running_loop().create_task(self._fetch_spare(), name="producer ids")
+        return taken
+
+    @property
+    def stocked(self) -> bool:
+        return bool(self._ids or self._spare)
+
+    async def stock(self) -> None:
+        """Sees to it that there is an id at hand. Raises BrokerError."""
+        async with self._refill:
+            if not self.stocked:
+                self._ids = await self._claim_block()
+
+    async def stop(self) -> None:
+        if self._refilling is not None:
+            self._refilling.cancel()
+            await asyncio.gather(self._refilling, return_exceptions=True)
+
+    def _take(self) -> ProducerId | None:
+        if not self._ids:
+            self._ids, self._spare = self._spare, range(0)
+        if not self._ids:
+            return None
+        taken, self._ids = self._ids[0], self._ids[1:]
+        return ProducerId(taken)
+
+    async def _fetch_spare(self) -> None:
+        try:
+            async with self._refill:
+                if not self._spare:
+                    self._spare = await self._claim_block()
+        except (BrokerError, ZnodeError) as error:
+            logger.warning("no further producer ids could be claimed yet: %s", error)
+        finally:
+            self._refilling = None
+
+    async def _claim_block(self) -> range:
         for _ in range(ATTEMPTS_MAX):
             try:
                 data, stat = await self._znodes.get(paths.PRODUCER_ID_BLOCK)
@@ -57,6 +102,5 @@ class ProducerIds:
                     await self._znodes.set(paths.PRODUCER_ID_BLOCK, block.encode(), version)
             except (BadVersion, NodeExists):
                 continue  # another broker was faster
-            self._next, self._end = block.first, block.last + 1
-            return
+            return range(block.first, block.last + 1)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer ids are contended: try again")

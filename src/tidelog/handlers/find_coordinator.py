@@ -1,6 +1,8 @@
-"""FindCoordinator (10), v0-6. Asks which broker coordinates a group: the leader of its partition of the internal topic.
+"""FindCoordinator (10), v0-6. Asks which broker coordinates a group or a transactional id.
 
-v1 transactional ids · v3 flexible · v4 many keys at once. Transactions are not served yet, and share groups neither.
+That is the leader of its partition of the internal topic.
+
+v1 transactional ids · v3 flexible · v4 many keys at once. Share groups are not served yet.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorR
 
 if TYPE_CHECKING:
     from tidelog.controller.image import Endpoint
+    from tidelog.handlers.handler import Groups, Transactions
 
 GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_SINCE = 4
@@ -20,14 +23,23 @@ _NOBODY = -1
 
 
 def handle(ctx: Context, req: FindCoordinatorRequest) -> Answer[FindCoordinatorResponse]:
-    if req.key_type == GROUP and ctx.services.groups.coordinator.partition_of("") is None:
-        return _create_and_reply(ctx, req)
+    kind = _kind(ctx, req.key_type)
+    if kind is not None and kind.coordinator.partition_of("") is None:
+        return _create_and_reply(ctx, req, kind)
     return _reply(ctx, req)
 
 
-async def _create_and_reply(ctx: Context, req: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """The internal topic comes with the first group that anybody looks for."""
-    await ctx.services.groups.ensure_topic()
+def _kind(ctx: Context, key_type: int) -> Groups | Transactions | None:
+    if key_type == GROUP:
+        return ctx.services.groups
+    return ctx.services.transactions if key_type == TRANSACTION else None
+
+
+async def _create_and_reply(
+    ctx: Context, req: FindCoordinatorRequest, kind: Groups | Transactions
+) -> FindCoordinatorResponse:
+    """The internal topic comes with the first group or transactional id that anybody looks for."""
+    await kind.ensure_topic()
     return _reply(ctx, req)
 
 
@@ -53,14 +65,12 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 
 def _coordinator_of(ctx: Context, key_type: int, key: str) -> tuple[int, Endpoint]:
-    if key_type == TRANSACTION:
+    kind = _kind(ctx, key_type)
+    if kind is None:
         raise BrokerError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "transactions are not served by this broker yet: use an idempotent producer",
+            ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known: 0 is a group, 1 is a transactional id"
         )
-    if key_type != GROUP:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known: 0 is a group")
-    coordinator = ctx.services.groups.coordinator
+    coordinator = kind.coordinator
     partition = coordinator.partition_of(key)
     if partition is None:
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the internal topic is being created: try again")
@@ -69,7 +79,7 @@ def _coordinator_of(ctx: Context, key_type: int, key: str) -> tuple[int, Endpoin
     for broker_id, endpoint, _rack in image.endpoints(ctx.listener):
         if broker_id == leader:
             return broker_id, endpoint
-    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader now: try again")
+    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {key!r} has no leader now: try again")
 
 
 HANDLER = Handler(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6), handle=handle)

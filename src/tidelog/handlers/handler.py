@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.coordinators.coordinator import Coordinator
     from tidelog.coordinators.groups.shard import GroupShard
     from tidelog.coordinators.groups.topics import ClusterTopics
+    from tidelog.coordinators.transactions.shard import TransactionShard
     from tidelog.errors import ErrorCode
     from tidelog.replication.fetch_sessions import FetchSessions
     from tidelog.replication.replicas import Replicas
@@ -132,6 +133,9 @@ class Groups(Protocol):
 class Transactions(Protocol):
     """The transaction coordinator, here or elsewhere in the cluster, and what it needs around it."""
 
+    @property
+    def coordinator(self) -> Coordinator[TransactionShard]: ...
+
     async def ensure_topic(self) -> None:
         """Creates the internal topic if it is not there."""
 
@@ -147,7 +151,9 @@ class Transactions(Protocol):
         """Asks the coordinator whether a transaction is open in which these partitions are; `add` puts them into it.
 
         Every partition has an answer, NONE or what the producer is to be told. Nothing is raised, and nothing is tried
-        again for long: the producer does that."""
+        again for long: the producer does that, after NOT_ENOUGH_REPLICAS, and after CONCURRENT_TRANSACTIONS where it is
+        to be added. Clients that do not know TRANSACTION_ABORTABLE (before Produce v11, TxnOffsetCommit v4) are to be
+        told INVALID_TXN_STATE instead."""
 
 
 @dataclass(slots=True)

@@ -159,4 +159,18 @@ TRANSACTION_KEYS = (
         False,
         "Whether producers may prepare transactions that no timeout aborts.",
     ),
+    Definition(
+        "add.partitions.to.txn.retry.backoff.ms",
+        _INT,
+        20,
+        "Pause before a partition asks again for its place in a transaction whose predecessor is being ended.",
+        at_least(1),
+    ),
+    Definition(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        _INT,
+        100,
+        "How long it does so before the producer is told to try again.",
+        at_least(0),
+    ),
 )
