@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from members import AIOKAFKA, CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON
+from raw_members import RawMember
 from streams import Stream, at_least_once, committed_positions, exactly_once, positions_reach
+
+from tidelog.errors import ErrorCode
+from tidelog.testing import eventually
 
 if TYPE_CHECKING:
     from group_fixtures import GroupBroker, MakeGroup, StartGroupBroker
@@ -106,3 +110,17 @@ def end(broker: GroupBroker, how: str) -> None:
 def count_changes(group: Group) -> list[int]:
     """How often each member was given partitions or had to give some up."""
     return [len(member.events("owns")) for member in group.members]
+
+
+def test_a_member_that_waits_for_others_is_sent_elsewhere_when_the_broker_stops(
+    own_group_broker: StartGroupBroker,
+) -> None:
+    """At once: the stop need not wait for it, and it need not find out by itself."""
+    broker = own_group_broker({"group.initial.rebalance.delay.ms": "60000"})
+    with RawMember(broker.bootstrap, "waiting") as member, RawMember(broker.bootstrap, "waiting") as onlooker:
+        member.find_coordinator()
+        assert member.introduce() == ErrorCode.MEMBER_ID_REQUIRED
+        joining = member.send_join()
+        eventually(lambda: onlooker.comrades() == 1, "the member to be waiting", within_s=30)
+        assert broker.stop() == 0
+        assert member.receive_join(joining).error_code == ErrorCode.NOT_COORDINATOR

@@ -120,8 +120,7 @@ class Broker:
         stopping = asyncio.gather(*(listener.stop(DRAIN_S) for listener in self._listeners))
         await asyncio.sleep(0)  # the listeners take no more requests; those that wait need not wait any longer
         if node and self._joined:
-            for partition in node.replicas:
-                partition.wake_readers()
+            node.release_clients()
         await stopping
         if self._maintenance:
             await self._maintenance.stop()

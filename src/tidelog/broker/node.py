@@ -235,6 +235,12 @@ class Node:
                 return
             logger.warning("this broker still leads %d partitions", len(reply.remaining_partitions))
 
+    def release_clients(self) -> None:
+        """Answers those who wait for records, or for the other members of their group: they will not come any more."""
+        for partition in self.replicas:
+            partition.wake_readers()
+        self.groups.coordinator.close()
+
     async def leave(self) -> None:
         """Stops all that goes on, the last to be started first."""
         while self._stops:
