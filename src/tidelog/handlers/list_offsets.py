@@ -1,6 +1,7 @@
 """ListOffsets (2), v1-11. Finds offsets by timestamp, or by a mark.
 
-v2 isolation level · v4 leader epochs · v6 flexible · v7 largest timestamp · v8, v9, v11 marks of tiered storage
+v2 isolation level · v4 leader epochs · v5 OFFSET_NOT_AVAILABLE · v6 flexible · v7 largest timestamp
+v8, v9, v11 marks of tiered storage
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
+_NOT_AVAILABLE_SINCE = 5
 
 
 def handle(ctx: Context, req: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -59,7 +61,8 @@ def _find(
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{part.timestamp} has no meaning in this version")
         _answer(reply, partition, part.timestamp, committed_only=req.isolation_level == _READ_COMMITTED)
     except BrokerError as error:
-        reply.error_code = error.code
+        unready = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.version < _NOT_AVAILABLE_SINCE
+        reply.error_code = ErrorCode.LEADER_NOT_AVAILABLE if unready else error.code
     return reply
 
 
@@ -67,6 +70,7 @@ def _answer(reply: ListOffsetsPartitionResponse, partition: Partition, timestamp
     log = partition.log
     end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
+        _check_end_known(partition)
         reply.offset, reply.leader_epoch = end, partition.leader_epoch
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
         reply.offset, reply.leader_epoch = log.log_start_offset, log.epochs.at(log.log_start_offset)
@@ -76,6 +80,19 @@ def _answer(reply: ListOffsetsPartitionResponse, partition: Partition, timestamp
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end:
             reply.offset, reply.timestamp, reply.leader_epoch = found.offset, found.timestamp, found.leader_epoch
+        else:
+            _check_end_known(partition)
+
+
+def _check_end_known(partition: Partition) -> None:
+    """A new leader's high watermark may lie behind what its predecessor told. No reader should see it go back."""
+    if len(partition.replicas) == 1:
+        return
+    starts = partition.log.epochs.starts
+    if starts and starts[-1].epoch == partition.leader_epoch and partition.high_watermark < starts[-1].start_offset:
+        raise BrokerError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition.topic_partition} has a new leader, which waits for followers"
+        )
 
 
 HANDLER = Handler(ListOffsetsRequest, ListOffsetsResponse, versions=(1, 11), handle=handle)
