@@ -13,6 +13,7 @@ from replica_cases import ORDERS, ORDERS_ID, batch_epochs
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import ErrorCode
+from tidelog.replication.deletions import low_watermark
 from tidelog.replication.role import Role
 from tidelog.testing.forgetful_fs import Forget
 from tidelog.types import TopicPartition
@@ -231,6 +232,7 @@ def test_deleted_records_are_deleted_everywhere(cluster: Cluster) -> None:
     partition = cluster.machines[1].node.partition()
     cluster.machines[1].run(lambda: partition.delete_records(2))
     cluster.until(lambda: [each.node.log.log_start_offset for each in cluster.machines.values()] == [2, 2, 2])
+    cluster.until(lambda: low_watermark(partition, set(cluster.machines)) == 2)
 
 
 def test_a_follower_with_an_empty_log_beyond_the_leaders_end_starts_over(cluster: Cluster) -> None:

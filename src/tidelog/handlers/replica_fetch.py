@@ -94,6 +94,9 @@ class ReplicaFetch:
         if arrived:
             follower.start_offset = wanted.log_start_offset
             partition.fetched(self._replica_id, wanted.fetch_offset, now_ms, self._replica_epoch)
+            deletions = self._ctx.services.replicas.deletions
+            if deletions.waits:
+                deletions.look_at(partition)
             data.high_watermark = partition.high_watermark
         if found is not None:
             data.records = found.slice

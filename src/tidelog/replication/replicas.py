@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tidelog.clock import SystemClock
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.replication.deletions import DeletionWaits
 from tidelog.replication.isr import DEFAULT_BOUNDS
 from tidelog.replication.partition import Partition
 from tidelog.replication.role import Role
@@ -69,6 +70,7 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._follower_fetches: dict[int, FollowerFetches] = {}
+        self.deletions = DeletionWaits()
         self.leader_allowance = Allowance()
         """What may be sent to throttled replicas."""
         self.watchers: dict[str, LeadershipWatcher] = {}
@@ -152,9 +154,8 @@ class Replicas:
         partition.retire(role)
         if self.following is not None:
             self.following.unfollow(partition.topic_partition)
-        watcher = self.watchers.get(partition.topic_partition.topic)
-        if watcher is not None and led and not partition.leads:
-            watcher.loses(partition)
+        if led and not partition.leads:
+            self._lost(partition)
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is out of service: {partition.log.failure}")
 
     def _open(self, role: Role, config: TopicConfig) -> Partition:
@@ -196,12 +197,18 @@ class Replicas:
             for replica in partition.replicas:
                 if replica != self._local_id:
                     self.fetches_of(replica).expect_news(self.now_ms())
+        if led and not partition.leads:
+            self._lost(partition)
         watcher = self.watchers.get(place.topic)
-        if watcher is not None and partition.leads != led:
-            if partition.leads:
-                watcher.leads(partition)
-            else:
-                watcher.loses(partition)
+        if watcher is not None and partition.leads and not led:
+            watcher.leads(partition)
+
+    def _lost(self, partition: Partition) -> None:
+        place = partition.topic_partition
+        self.deletions.fail(place, BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{place} is not led here any more"))
+        watcher = self.watchers.get(place.topic)
+        if watcher is not None:
+            watcher.loses(partition)
 
     def stop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Holds the partition no longer; its log stays for a later role, or is deleted."""
@@ -212,9 +219,8 @@ class Replicas:
             return
         if self.following is not None:
             self.following.unfollow(topic_partition)
-        watcher = self.watchers.get(topic_partition.topic)
-        if watcher is not None and partition.leads:
-            watcher.loses(partition)
+        if partition.leads:
+            self._lost(partition)
         if delete:
             self._names.pop(partition.log.topic_id, None)
             partition.gone(BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} was deleted"))
