@@ -11,7 +11,7 @@ SEEDS ?= 100
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test test-peers test-kill test-cluster check format fuzz sim lock clean
-.PHONY: bench bench-compaction bench-groups bench-failover bench-replication
+.PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ bench-failover: .venv/ready ## Kill and stop brokers that lead thousands of part
 
 bench-replication: .venv/ready ## Measure what three replicas cost: throughput and latency
 	$(PYTHON) -m bench.replication
+
+bench-transactions: .venv/ready ## Measure what transactions cost, and how many there can be
+	$(PYTHON) -m bench.transactions
 
 fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
 	scripts/setup fuzz

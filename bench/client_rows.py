@@ -65,7 +65,7 @@ def against_kafka(plan: Plan) -> Iterator[Row]:
     with ExitStack() as stack:
         path = stack.enter_context(work_dirs.work_dir(place))
         try:
-            kafka = stack.enter_context(_kafka_node(path / "kafka"))
+            kafka = stack.enter_context(kafka_node(path / "kafka"))
         except (ImportError, OSError, RuntimeError) as error:
             print(f"no comparison with Apache Kafka: {error}", file=sys.stderr)
             return
@@ -80,7 +80,7 @@ def against_kafka(plan: Plan) -> Iterator[Row]:
                 yield Row(f"librdkafka {what} {record_bytes} B", mine, "MB/s", None, other, "Kafka", note)
 
 
-def _kafka_node(data_dir: Path) -> KafkaNode:
+def kafka_node(data_dir: Path) -> KafkaNode:
     sys.path.insert(0, str(_PEERS))
     node: KafkaNode = importlib.import_module("apache_kafka").KafkaProcess(data_dir, {})
     return node

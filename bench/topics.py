@@ -29,9 +29,9 @@ def create(port: int, name: str, partitions: int = 1) -> None:
 
 
 @contextmanager
-def topic(port: int, name: str) -> Iterator[str]:
-    """A topic with one partition, for as long as the block lasts."""
-    create(port, name)
+def topic(port: int, name: str, partitions: int = 1) -> Iterator[str]:
+    """A topic for as long as the block lasts."""
+    create(port, name, partitions)
     yield name
     with RawClient(port, timeout_s=_TIMEOUT_S) as client:
         client.call(
