@@ -122,6 +122,41 @@ def test_where_to_cut_or_read_instead_is_told_though_nothing_else_has_changed() 
     assert told(scope, {0: diverged, 1: moved, 2: quiet(2)}) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("offset", "leader_epoch", "log_start", "again"),
+    [(5, 1, 0, True), (5, 1, 3, True), (4, 1, 0, True), (5, 2, 0, True), (6, 2, 0, True), (6, 1, 0, False)],
+    ids=["the same", "another start", "cut back", "new reign", "further in a new reign", "further"],
+)
+def test_who_has_not_surely_taken_what_it_was_told_is_told_again(
+    offset: int, leader_epoch: int, log_start: int, again: bool
+) -> None:
+    def named(offset: int, leader_epoch: int, log_start: int) -> list[FetchTopic]:
+        part = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            current_leader_epoch=leader_epoch,
+            log_start_offset=log_start,
+            partition_max_bytes=100,
+        )
+        return [FetchTopic(topic="t", partitions=[part])]
+
+    cache = sessions()
+    opening = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=0, topics=named(5, 1, 0))
+    scope = cache.scope(opening, BY_NAME, 0)
+    told(scope, {0: quiet(0)})
+    scope.wanted[0].note = "seen"
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=scope.session_id,
+        session_epoch=1,
+        topics=named(offset, leader_epoch, log_start),
+    )
+    scope = cache.scope(request, BY_NAME, 0)
+    assert scope.wanted[0].note is None
+    assert told(scope, {0: quiet(0)}) == ([0] if again else [])
+
+
 def test_partitions_that_gave_data_go_to_the_back_so_that_none_starves() -> None:
     cache = sessions()
     scope = cache.scope(a_request(0, 1, 2), BY_NAME, 0)

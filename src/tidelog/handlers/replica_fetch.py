@@ -6,7 +6,7 @@ records count as safe that are not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.handlers.fetch_reply import empty, refused, shape, size_of, topic_name
@@ -18,7 +18,16 @@ from tidelog.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchRespo
 
 if TYPE_CHECKING:
     from tidelog.replication.fetch_sessions import FetchScope, Wanted
+    from tidelog.replication.isr import Follower
     from tidelog.replication.partition import Partition
+
+
+class _Known(NamedTuple):
+    """A partition as it was when a follower's fetch was last looked at in full."""
+
+    partition: Partition
+    follower: Follower
+    partition_epoch: int
 
 
 class ReplicaFetch:
@@ -45,7 +54,14 @@ class ReplicaFetch:
         self.bytes_read = 0
         left = min(self._req.max_bytes, self._ctx.services.config.fetch_max_bytes)
         results: list[tuple[Wanted, PartitionData]] = []
+        quiet_counts = not replicas.deletions.waits
         for wanted in self._scope.wanted:
+            known: _Known | None = wanted.note
+            if known is not None and quiet_counts and self._is_quiet(wanted, known):
+                if arrived:
+                    known.follower.still_at_the_end(now_ms)
+                self.partitions.append(known.partition)
+                continue
             try:
                 data = self._look_at(wanted, left, now_ms, arrived=arrived)
             except BrokerError as error:
@@ -60,6 +76,26 @@ class ReplicaFetch:
                 self.bytes_read += size
             results.append((wanted, data))
         return results
+
+    def _is_quiet(self, wanted: Wanted, known: _Known) -> bool:
+        """Whether nothing has changed since the follower had everything and was told everything.
+
+        Most partitions are quiet most of the time, and one fetch in a session is about all of them. One that is no
+        longer here has no leader; new reigns, other replicas and other lives of the follower's broker show in epochs.
+        """
+        partition, follower = known.partition, known.follower
+        log = partition.log
+        return (
+            log.log_end_offset == wanted.fetch_offset
+            and partition.high_watermark == wanted.told_high_watermark
+            and log.log_start_offset == wanted.told_log_start
+            and partition.leader == self._ctx.services.broker_id
+            and partition.leader_epoch == wanted.current_leader_epoch
+            and partition.partition_epoch == known.partition_epoch
+            and follower.in_sync
+            and follower.broker_epoch == self._replica_epoch
+            and log.failure is None
+        )
 
     def _topic(self, wanted: Wanted) -> str:
         return topic_name(self._ctx, wanted.topic_id) if self._ctx.version >= TOPIC_IDS_SINCE else wanted.topic
@@ -97,7 +133,8 @@ class ReplicaFetch:
             deletions = self._ctx.services.replicas.deletions
             if deletions.waits:
                 deletions.look_at(partition)
-            data.high_watermark = partition.high_watermark
+            data.high_watermark, data.last_stable_offset = partition.high_watermark, partition.last_stable_offset
+            wanted.note = _Known(partition, follower, partition.partition_epoch)
         if found is not None:
             data.records = found.slice
             if self._throttled(partition):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import BrokerError, ErrorCode
 
@@ -44,6 +44,8 @@ class Wanted:
     told_high_watermark: int = -1
     told_last_stable: int = -1
     told_log_start: int = -1
+    note: Any = None
+    """What whoever serves the reader keeps in mind of the partition, as long as the reader wants the same."""
 
     @property
     def key(self) -> PartitionKey:
@@ -194,14 +196,11 @@ def _update(partitions: dict[PartitionKey, Wanted], request: FetchRequest) -> No
             new.last_fetched_epoch,
             new.log_start_offset,
         )
-        if asked == (
-            known.fetch_offset,
-            known.max_bytes,
-            known.current_leader_epoch,
-            known.last_fetched_epoch,
-            known.log_start_offset,
-        ):
-            known.told_high_watermark = -1  # who repeats itself has not taken what it was told last
+        if new.fetch_offset <= known.fetch_offset or new.current_leader_epoch != known.current_leader_epoch:
+            # Only who has come further has surely taken what it was told last. Others may have thrown it away: they
+            # have a new role, or have cut their log.
+            known.told_high_watermark = -1
+        known.note = None
         (
             known.fetch_offset,
             known.max_bytes,

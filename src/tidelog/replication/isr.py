@@ -78,6 +78,10 @@ class Follower:
         self._asked_ms = now_ms
         self._leader_end_then = leader_end
 
+    def still_at_the_end(self, now_ms: int) -> None:
+        """It asked once more, and nothing has come to the log since it had all of it."""
+        self.caught_up_ms = self._asked_ms = now_ms
+
     def keeps_up(self, leader_end: int, now_ms: int, bounds: LagBounds) -> bool:
         if 0 <= bounds.messages < leader_end - self.end_offset:
             return False
