@@ -1,6 +1,7 @@
 """Produce (0), v3-13. Appends one record batch to each of the partitions named.
 
-v7 zstd · v8 record errors · v9 flexible · v10 current leader · v13 topic ids
+v7 zstd · v8 record errors · v9 flexible · v10 current leader · v11 TRANSACTION_ABORTABLE · v12 partitions join the
+transaction by being written to, there is no AddPartitionsToTxn before it (KIP-890) · v13 topic ids
 
 Advertised from v0, as Kafka does: older librdkafka decides by the lower bound whether a broker can take compression.
 """
@@ -38,6 +39,19 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _LEGAL_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
+_ABORTABLE_IS_UNDERSTOOD_SINCE = 11
+_JOINS_BY_ITSELF_SINCE = 12
+
+_TOLD_INSTEAD = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""What producers understand as an answer to Produce. NOT_ENOUGH_REPLICAS has them try again, and nothing else."""
 
 _INLINE_BYTES_MAX = 32 << 10
 _INLINE_INFLATED_BYTES_MAX = 512 << 10
@@ -96,8 +110,8 @@ def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
                 deep |= _check(ctx, req, part, name, data.records, now_ms)
             except BrokerError as error:
                 _refuse(part, error)
-    if deep:
-        return _handle_deep(ctx, req, reply, parts)
+    if deep or any(part.guard for part in parts):
+        return _handle_slowly(ctx, req, reply, parts)
     return _append_all(ctx, req, reply, parts, now_ms)
 
 
@@ -111,7 +125,7 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
     batch = records if isinstance(records, memoryview) else _NO_BATCH
     header = check_produced(batch, config, now_ms, zstd_allowed=ctx.version >= _ZSTD_SINCE)
     if header.attributes & TRANSACTIONAL_BIT:
-        part.guard = _verification(req)
+        part.guard = _verification(ctx, req, partition, header, now_ms)
     part.partition, part.batch, part.header = partition, batch, header
     if needs_deep_check(header, config):
         part.unchecked = len(batch) > _INLINE_BYTES_MAX
@@ -123,19 +137,26 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
     return part.unchecked
 
 
-def _verification(req: ProduceRequest) -> Guard:
-    """What a batch needs that begins a transaction in its partition."""
+def _verification(
+    ctx: Context, req: ProduceRequest, partition: Partition, header: BatchHeader, now_ms: int
+) -> Guard | None:
+    """What a batch needs that begins a transaction in its partition; None if that has begun there."""
     if req.transactional_id is None:
         raise BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "records of a transaction need a transactional id"
         )
-    return TRUSTED
+    wanted = ctx.version >= _JOINS_BY_ITSELF_SINCE or ctx.services.config.transaction_partition_verification_enable
+    _, _, _, _, _, _, _, _, _, producer_id, epoch, sequence, _ = header
+    guard = partition.log.producers.verification(producer_id, epoch, sequence, now_ms)
+    return guard if wanted or guard is None else TRUSTED
 
 
-async def _handle_deep(
+async def _handle_slowly(
     ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part]
 ) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
-    """Takes records apart in a thread where a topic's settings or compression ask for it, then appends as usual."""
+    """Has the coordinator vouch for transactions that begin here, and takes records apart in a thread where a topic's
+    settings or compression ask for it; then appends as usual."""
+    await _verify(ctx, req, [part for part in parts if part.guard and part.guard is not TRUSTED])
     loop = ctx.services.loop
     for part in parts:
         if not part.unchecked or part.partition is None or part.header is None:
@@ -146,6 +167,28 @@ async def _handle_deep(
         except BrokerError as error:
             _refuse(part, error)
     return _append_all(ctx, req, reply, parts, ctx.services.clock.now_ms())
+
+
+async def _verify(ctx: Context, req: ProduceRequest, parts: list[_Part]) -> None:
+    """All partitions in which the transaction begins, by one question."""
+    producers = {(part.header.producer_id, part.header.producer_epoch) for part in parts if part.header}
+    if len(producers) != 1 or req.transactional_id is None:
+        for part in parts:
+            _refuse(part, BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id"))
+        return
+    ((producer_id, epoch),) = producers
+    places = [part.partition.topic_partition for part in parts if part.partition]
+    add = ctx.version >= _JOINS_BY_ITSELF_SINCE
+    answers = await ctx.services.transactions.verify(req.transactional_id, producer_id, epoch, places, add=add)
+    for part, place in zip(parts, places, strict=True):
+        if code := answers[place]:
+            _refuse(part, BrokerError(_told(code, ctx.version), "the transaction's coordinator does not vouch for it"))
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_IS_UNDERSTOOD_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return _TOLD_INSTEAD.get(code, code)
 
 
 def _append_all(

@@ -9,6 +9,7 @@ Most segments have no such file. Entries stay in memory until the segment is clo
 
 from __future__ import annotations
 
+import contextlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +109,8 @@ class AbortedIndex:
         self._newest = entry.last_offset
         self._changed = True
         if len(self._tail) > _TAIL_BYTES_MAX and not self._torn:
-            self._write_tail()
+            with contextlib.suppress(OSError):  # the marker is in the log: what cannot be written yet stays here
+                self._write_tail()
 
     def overlapping(self, from_offset: int, upto: int) -> tuple[list[AbortedEntry], bool]:
         """The transactions that end at or after `from_offset` and begin before `upto`; and whether there can be no more

@@ -108,6 +108,8 @@ class Recovery:
         if self._known.clean and _ends_at(listing.segments[-1], self._known.recovery_point):
             end_offset = self._recovery_point
             self._producers = producers_at(end_offset, segments, snapshots, self._now_ms)
+            for file in self._aborted.save(segments.active.base_offset):
+                file.sync()
         else:
             end_offset = self._recover(segments, snapshots)
         start_offset = max(self._known.log_start_offset, segments.first_offset)
