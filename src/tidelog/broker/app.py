@@ -107,6 +107,11 @@ class Broker:
             self._listeners.append(listener)
         self.endpoints = config.endpoints.with_ports({each.name: each.port for each in self._listeners})
 
+    @property
+    def broker_id(self) -> int:
+        """Known once the broker has started, if it had to ask for one."""
+        return self._node.broker_id if self._node else self._config.broker_id
+
     def _executor(self, name: str, threads: int) -> ThreadPoolExecutor:
         executor = ThreadPoolExecutor(threads, thread_name_prefix=f"tidelog-{name}")
         self._executors.append(executor)
@@ -167,7 +172,5 @@ def refuse_what_is_not_there(config: BrokerConfig) -> None:
         for endpoint in config.endpoints.bound
         if endpoint.protocol is not SecurityProtocol.PLAINTEXT
     ]
-    if not config.alone and config.broker_id < 0:
-        problems.append("broker.id: a broker of a cluster needs an id of its own, 0 or above.")
     if problems:
         raise ConfigError(problems)

@@ -29,6 +29,11 @@ async def cluster_secret(znodes: ZnodeStore) -> bytes:
     return await _made_once(znodes, paths.CLUSTER_SECRET, secrets.token_bytes(SECRET_BYTES))
 
 
+async def new_broker_id(znodes: ZnodeStore, reserved_max: int) -> int:
+    """A number that no broker ever had: above those that are given by hand."""
+    return reserved_max + (await znodes.set(paths.BROKER_SEQUENCE, b"")).version
+
+
 async def _made_once(znodes: ZnodeStore, path: str, data: bytes) -> bytes:
     """The node's data, which is `data` if nobody was first."""
     try:

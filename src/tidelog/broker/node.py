@@ -82,10 +82,16 @@ class Node:
             recovery_threads=config.num_recovery_threads_per_data_dir,
         )
 
+    @property
+    def broker_id(self) -> int:
+        """Known once it is open."""
+        return self._config.broker_id
+
     async def open(self, znodes: ZnodeStore) -> Router:
         """Finds its place in the cluster and opens its logs; gives what answers requests."""
-        config, clock, store = self._config, self._clock, self.store
+        clock, store = self._clock, self.store
         await coordination.prepare_tree(znodes)
+        config = self._config = await self._identified(znodes)
         self.image = image = ClusterImage(await coordination.cluster_id(znodes), NO_CONTROLLER)
         secret = await coordination.cluster_secret(znodes)
         store.claim(config.broker_id, image.cluster_id)
@@ -151,6 +157,18 @@ class Node:
         )
         self._stops.append(self.transactions.stop)
         self.replicas.watchers[TRANSACTIONS_TOPIC] = self.transactions
+
+    async def _identified(self, znodes: ZnodeStore) -> BrokerConfig:
+        """The settings with this broker's number: its own, the one its directories know, or a new one."""
+        config = self._config
+        if config.broker_id >= 0:
+            return config
+        meta = self.store.read_meta()
+        if meta is not None:
+            return config.with_id(meta.broker_id)
+        broker_id = await coordination.new_broker_id(znodes, config.reserved_broker_max_id)
+        logger.info("this broker is number %d from now on", broker_id)
+        return config.with_id(broker_id)
 
     def _services(
         self,

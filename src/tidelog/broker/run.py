@@ -71,7 +71,7 @@ async def _serve(config: BrokerConfig) -> None:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         addresses = ", ".join(endpoint.address for endpoint in broker.endpoints.advertised)
-        logger.info("tidelog %s ready: broker %d listens on %s", __version__, config.broker_id, addresses)
+        logger.info("tidelog %s ready: broker %d listens on %s", __version__, broker.broker_id, addresses)
         await stop.wait()
         logger.info("stopping")
     logger.info("stopped cleanly")

@@ -226,6 +226,11 @@ class BrokerConfig:
         static = self.layers.static
         return self._of(Layers(static, MappingProxyType(dict(default)), MappingProxyType(dict(broker))))
 
+    def with_id(self, broker_id: int) -> BrokerConfig:
+        """The settings of a broker that was given its number only when it joined the cluster."""
+        static = MappingProxyType({**self.layers.static, "broker.id": str(broker_id)})
+        return self._of(self.layers._replace(static=static))
+
     @classmethod
     def _of(cls, layers: Layers) -> BrokerConfig:
         read = read_layers(layers)
