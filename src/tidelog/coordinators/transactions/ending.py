@@ -84,6 +84,8 @@ def _end_bumping(
 
 def _is_repeated(known: Transaction, claimed: Identity) -> bool:
     held = known.identity
+    if known.version < BUMPS_EPOCHS:
+        return False  # the epoch below was somebody else's
     if claimed.producer_id == held.producer_id:
         return claimed.epoch + 1 == held.epoch <= LAST_EPOCH_GIVEN
     return claimed == Identity(known.previous_id, LAST_EPOCH_GIVEN) and held.epoch == 0
