@@ -100,6 +100,12 @@ class Markers:
         job = self._jobs[effect.transactional_id] = _Job(effect)
         self._dispatch(job, job.left)
 
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Transactional ids that are coordinated elsewhere now. What is decided of them later must not meet what this
+        broker had begun: an older producer's next transaction can look the same."""
+        for transactional_id in [each for each in self._jobs if is_lost(each)]:
+            del self._jobs[transactional_id]
+
     def topics_deleted(self, names: Iterable[str]) -> None:
         for name in names:
             self._deleted.pop(name, None)

@@ -64,8 +64,9 @@ class TransactionCoordination:
         self._settings = settings
         self._topics = topics
         self._producer_ids = producer_ids
-        self._partitions: dict[int, Partition] = {}
-        """Those of the internal topic that are led here."""
+        self._epochs: dict[int, int] = {}
+        """Of the partitions of the internal topic that are led here, each as of when that began: nobody else has
+        coordinated since, and what is begun in one reign is known from what is begun in the next."""
         self._markers = Markers(send_markers, self._leader_of, self._epoch_of, self._written, clock)
         self._questions = TransactionQuestions(send_questions)
         self.coordinator: Coordinator[TransactionShard] = Coordinator(
@@ -106,20 +107,21 @@ class TransactionCoordination:
     def leads(self, partition: Partition) -> None:
         """This broker leads `partition` from now on."""
         number = partition.topic_partition.partition
-        self._partitions[number] = partition
+        self._epochs[number] = partition.leader_epoch
         self.coordinator.lead(number, PartitionStateLog(partition, TRANSACTION_RECORDS, Codec.NONE))
 
     def loses(self, partition: Partition) -> None:
         number = partition.topic_partition.partition
-        self._partitions.pop(number, None)
+        self._epochs.pop(number, None)
         self.coordinator.resign(number)
+        self._markers.forget(lambda transactional_id: self.coordinator.partition_of(transactional_id) == number)
 
     def topics_changed(self, deleted: tuple[str, ...]) -> None:
         self._markers.topics_deleted(deleted)
 
     async def stop(self) -> None:
         self.coordinator.close()
-        self._partitions.clear()
+        self._epochs.clear()
         await self._markers.stop()
         await self._questions.stop()
 
@@ -133,8 +135,7 @@ class TransactionCoordination:
 
     def _epoch_of(self, transactional_id: str) -> int | None:
         number = self.coordinator.partition_of(transactional_id)
-        partition = None if number is None else self._partitions.get(number)
-        return None if partition is None else partition.leader_epoch
+        return None if number is None else self._epochs.get(number)
 
     def _written(self, sent: SendMarkers) -> None:
         try:
