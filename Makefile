@@ -18,7 +18,7 @@ help: ## List the targets
 
 setup: .venv/ready ## Make the virtual environment
 
-.venv/ready: pyproject.toml requirements/dev.lock scripts/setup
+.venv/ready: pyproject.toml requirements/dev.lock scripts/setup hatch_build.py $(wildcard src/tidelog/records/*.p[xy][xd])
 	scripts/setup python
 	@touch $@
 

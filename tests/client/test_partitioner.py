@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python  # type: ignore[import-untyped]
 
-from tidelog.client.partitioner import StickyPartitioner, murmur2, partition_for_key
+from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.records.key_hash import murmur2
 
 # From the tests of other clients: signed there, unsigned here.
 KNOWN_HASHES = {

@@ -5,28 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from tidelog.records.key_hash import murmur2
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_MASK = 0xFFFF_FFFF
-_SEED = 0x9747_B28C
-_M = 0x5BD1_E995
-_R = 24
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bit, with the seed that Kafka's clients share; unsigned."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k = (k ^ (k >> _R)) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if whole != length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ (h >> 13)) * _M & _MASK
-    return h ^ (h >> 15)
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:

@@ -1,13 +1,14 @@
 """Making batches: records in, the bytes of one v2 batch out, checksum included.
 
 `build_batch` serves whoever has the records at hand. A producer that fills a batch over time uses `append_record` as
-records come, and `seal_batch` at the end.
+records come, and `seal_batch` at the end. Both it and `record_size_max` are the compiled ones where those are there.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.records.compiled import rows as compiled_rows
 from tidelog.records.compression import Codec, compress
 from tidelog.records.header import (
     CODEC_MASK,
@@ -36,6 +37,8 @@ NO_PRODUCER_EPOCH = -1
 # Length, attributes, timestamp delta, offset delta, header count.
 _RECORD_OVERHEAD_MAX = INT32_BYTES_MAX + 1 + INT64_BYTES_MAX + INT32_BYTES_MAX + INT32_BYTES_MAX
 _NULL = b"\x01"  # the varint of -1
+_INT64_MIN = -(2**63)
+_INT64_MAX = 2**63 - 1
 
 
 def build_batch(
@@ -107,7 +110,7 @@ def seal_batch(header: BatchHeader, body: Buffer, codec: Codec = Codec.NONE, lev
     return batch
 
 
-def append_record(
+def append_record_pure(
     body: bytearray,
     offset_delta: int,
     timestamp_delta: int,
@@ -117,6 +120,8 @@ def append_record(
     headers: RecordHeaders = (),
 ) -> int:
     """Add one record to the (uncompressed) record part of a batch; gives the bytes it took."""
+    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
+        raise OverflowError(f"a timestamp {timestamp_delta} ms from that of the batch cannot be stored")
     record = bytearray(1)  # attributes, of which none is in use
     write_varint(record, timestamp_delta)
     write_varint(record, offset_delta)
@@ -132,7 +137,7 @@ def append_record(
     return len(body) - before
 
 
-def record_size_max(key: Buffer | None, value: Buffer | None, headers: RecordHeaders = ()) -> int:
+def record_size_max_pure(key: Buffer | None, value: Buffer | None, headers: RecordHeaders = ()) -> int:
     """At least as many bytes as `append_record` will take, whatever the deltas: for deciding whether it still fits."""
     size = _RECORD_OVERHEAD_MAX
     for part in (key, value):
@@ -149,3 +154,7 @@ def _write_bytes(out: bytearray, content: Buffer | None) -> None:
     else:
         write_varint(out, len(content))
         out += content
+
+
+append_record = append_record_pure if compiled_rows is None else compiled_rows.append_record
+record_size_max = record_size_max_pure if compiled_rows is None else compiled_rows.record_size_max

@@ -97,13 +97,18 @@ def iter_records(batch: Buffer, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator
 
 def inflate(batch: Buffer, header: BatchHeader, max_bytes: int = INFLATED_BYTES_MAX) -> bytes:
     """The record part of one whole batch, inflated."""
+    check_whole(batch, header)
+    return decompress(codec_of(header.codec), memoryview(batch)[HEADER_SIZE:], max_bytes)
+
+
+def check_whole(batch: Buffer, header: BatchHeader) -> None:
+    """Refuses what cannot be the whole batch that `header` is the header of."""
     if header.magic != MAGIC_V2:
         raise CorruptBatch(f"record batch format v{header.magic} is not known here")
     if header.size != len(batch):
         raise CorruptBatch(f"the batch claims to be {header.size} bytes long, {len(batch)} are there")
     if header.record_count < 0:
         raise CorruptRecords(f"the batch claims to hold {header.record_count} records")
-    return decompress(codec_of(header.codec), memoryview(batch)[HEADER_SIZE:], max_bytes)
 
 
 def _read_record(body: bytes, start: int, header: BatchHeader, append_time: int | None) -> tuple[Record, int]:
