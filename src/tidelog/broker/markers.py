@@ -53,10 +53,12 @@ _SETTLED = frozenset(
 class _Job:
     """One transaction whose outcome is being written down."""
 
-    __slots__ = ("attempts", "effect", "left", "unknown_since_s")
+    __slots__ = ("attempts", "coordinator_epoch", "effect", "left", "unknown_since_s")
 
-    def __init__(self, effect: SendMarkers) -> None:
+    def __init__(self, effect: SendMarkers, coordinator_epoch: int | None) -> None:
         self.effect = effect
+        self.coordinator_epoch = coordinator_epoch
+        """In which it was decided. If this broker coordinates again later, others have gone on meanwhile."""
         self.left = set(effect.partitions)
         self.attempts = 0
         self.unknown_since_s: float | None = None
@@ -95,9 +97,10 @@ class Markers:
 
     def write(self, effect: SendMarkers) -> None:
         known = self._jobs.get(effect.transactional_id)
-        if known is not None and known.effect == effect:
+        epoch = self._epoch_of(effect.transactional_id)
+        if known is not None and known.effect == effect and known.coordinator_epoch == epoch:
             return  # it was loaded again while its markers are on their way
-        job = self._jobs[effect.transactional_id] = _Job(effect)
+        job = self._jobs[effect.transactional_id] = _Job(effect, epoch)
         self._dispatch(job, job.left)
 
     def forget(self, is_lost: Callable[[str], bool]) -> None:
@@ -125,10 +128,7 @@ class Markers:
 
     def _dispatch(self, job: _Job, places: Iterable[TopicPartition]) -> None:
         transactional_id = job.effect.transactional_id
-        if self._jobs.get(transactional_id) is not job:
-            return
-        if self._epoch_of(transactional_id) is None:
-            del self._jobs[transactional_id]  # whoever coordinates it now goes on
+        if self._is_void(job):
             return
         later: list[TopicPartition] = []
         for place in list(places):
@@ -144,6 +144,16 @@ class Markers:
         if later:
             self._try_again(job, later)
         self._settle(job)
+
+    def _is_void(self, job: _Job) -> bool:
+        """Whoever has come to coordinate it since then goes on, be it this broker again."""
+        transactional_id = job.effect.transactional_id
+        if self._jobs.get(transactional_id) is not job:
+            return True
+        if self._epoch_of(transactional_id) == job.coordinator_epoch is not None:
+            return False
+        del self._jobs[transactional_id]
+        return True
 
     def _is_gone(self, job: _Job, place: TopicPartition) -> bool:
         if place.topic in self._deleted:
@@ -166,7 +176,7 @@ class Markers:
         self._retries.add(timer)
 
     def _settle(self, job: _Job) -> None:
-        if not job.left and self._jobs.get(job.effect.transactional_id) is job:
+        if not job.left and not self._is_void(job):
             del self._jobs[job.effect.transactional_id]
             self._on_written(job.effect)
 
@@ -197,39 +207,32 @@ class Markers:
         while queue and len(parcel) < MARKERS_PER_REQUEST_MAX:
             job = next(iter(queue))
             places = queue.pop(job)
-            if self._jobs.get(job.effect.transactional_id) is job:
+            if not self._is_void(job):
                 parcel[job] = places
         if not queue:
             del self._queues[broker]
         return parcel
 
     async def _send_parcel(self, broker: int, parcel: _Parcel) -> None:
-        epochs = {job: self._epoch_of(job.effect.transactional_id) for job in parcel}
-        for job, epoch in epochs.items():
-            if epoch is None:
-                del parcel[job]
-                self._jobs.pop(job.effect.transactional_id, None)
-        if not parcel:
-            return
-        markers = [_marker(job.effect, places, epochs[job] or 0) for job, places in parcel.items()]
+        markers = [_marker(job, places) for job, places in parcel.items()]
         reply = await self._send(broker, WriteTxnMarkersRequest(markers=markers))
         codes = _codes(reply)
         for job, places in parcel.items():
             by_place = codes.get(job.effect.producer_id, {})
-            self._take_answer(job, {place: by_place.get(place) for place in places}, epochs[job])
+            self._take_answer(job, {place: by_place.get(place) for place in places})
 
-    def _take_answer(self, job: _Job, codes: dict[TopicPartition, int | None], epoch: int | None) -> None:
+    def _take_answer(self, job: _Job, codes: dict[TopicPartition, int | None]) -> None:
+        if self._is_void(job):
+            return
         again: list[TopicPartition] = []
         for place, code in codes.items():
             if code in _SETTLED:
                 if code:
                     logger.warning("%s took no marker of %r: %s", place, job.effect, ErrorCode(code).name)
                 job.left.discard(place)
-            elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED and (
-                self._epoch_of(job.effect.transactional_id) in {epoch, None}
-            ):
+            elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 logger.warning("transaction of %r is coordinated elsewhere", job.effect.transactional_id)
-                self._jobs.pop(job.effect.transactional_id, None)
+                del self._jobs[job.effect.transactional_id]
                 return
             else:
                 again.append(place)
@@ -242,7 +245,9 @@ class Markers:
             self._try_again(job, places)
 
 
-def _marker(effect: SendMarkers, places: Iterable[TopicPartition], coordinator_epoch: int) -> WritableTxnMarker:
+def _marker(job: _Job, places: Iterable[TopicPartition]) -> WritableTxnMarker:
+    effect, epoch = job.effect, job.coordinator_epoch
+    assert epoch is not None, "whoever sends it coordinates"
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(places):
         topics[topic].append(partition)
@@ -251,7 +256,7 @@ def _marker(effect: SendMarkers, places: Iterable[TopicPartition], coordinator_e
         producer_epoch=effect.producer_epoch,
         transaction_result=effect.committed,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
-        coordinator_epoch=coordinator_epoch,
+        coordinator_epoch=epoch,
         transaction_version=effect.transaction_version,
     )
 
