@@ -104,7 +104,7 @@ class Router:
             self._services, header.version, header.client_id, connection.listener_name, connection.peer.host, session
         )
         if not self._told and self._must_wait(header, session):
-            return self._finish(self._when_told(route, ctx, request), route, request, header)
+            return self._when_told(route, ctx, request, header)
         try:
             answer: Any = route.handle(ctx, request)
         except BrokerError as error:
@@ -126,10 +126,14 @@ class Router:
         self._told = self._services.told.is_set()
         return not (self._told or session.peer_broker is not None or header.api in _FOR_STRANGERS)
 
-    async def _when_told(self, route: _Route, ctx: Context, request: Message) -> Any:
+    async def _when_told(self, route: _Route, ctx: Context, request: Message, header: RequestHeader) -> Reply | Parked:
         await self._services.told.wait()
-        answer: Any = route.handle(ctx, request)
-        return await answer if isinstance(answer, Coroutine) else answer
+
+        async def answer() -> Any:
+            answered: Any = route.handle(ctx, request)
+            return await answered if isinstance(answered, Coroutine) else answered
+
+        return await self._finish(answer(), route, request, header)
 
     async def answer(self, request: Message, peer_broker: int) -> Message:
         """Has a request of a broker answered that came by no connection: this broker's own, as its controller."""
