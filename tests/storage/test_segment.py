@@ -76,8 +76,9 @@ def test_finding_reads_a_little_and_not_the_segment(memory: ForgetfulFilesystem)
     assert memory.calls["read"] - before <= 4000 // 97 + 1
 
 
+@pytest.mark.parametrize("field", [0, 1], ids=["another batch", "the middle of a batch"])
 def test_an_index_that_lies_is_rebuilt_when_it_is_caught(
-    memory: ForgetfulFilesystem, caplog: pytest.LogCaptureFixture
+    memory: ForgetfulFilesystem, caplog: pytest.LogCaptureFixture, field: int
 ) -> None:
     segment = new_segment(memory)
     positions = fill(segment, 20)
@@ -85,7 +86,7 @@ def test_an_index_that_lies_is_rebuilt_when_it_is_caught(
     index = memory.open(f"{STEM}.index")
     entries = [list(each) for each in struct.iter_unpack(">ii", index.pread(9999, 0))]
     for entry in entries:
-        entry[0] += 1
+        entry[field] += 1
     index.pwrite(b"".join(struct.pack(">ii", *each) for each in entries), 0)
     segment = reopened(memory)
     with caplog.at_level(logging.WARNING):

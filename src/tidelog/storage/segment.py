@@ -187,13 +187,18 @@ class Segment:
         file = self.file.get()
         entry = self._load_index().before_offset(offset)
         start = 0 if entry is None else entry.position
-        for place in places(file, start, self.size):
-            if entry is not None and place.position == start and place.last_offset != entry.last_offset:
-                break
-            if place.last_offset >= offset:
-                return place
-        else:
-            return None
+        try:
+            for place in places(file, start, self.size):
+                if entry is not None and place.position == start and place.last_offset != entry.last_offset:
+                    break
+                if place.last_offset >= offset:
+                    return place
+            else:
+                return None
+        except Damage as damage:
+            if entry is None or damage.position != start:
+                raise
+        assert entry is not None
         self._distrust_indexes(f"no batch that ends at {entry.last_offset} starts at byte {start}")
         return self.find(offset)
 
