@@ -57,6 +57,7 @@ def keyed(
     timestamp: int = NOW_MS,
     codec: Codec = Codec.NONE,
     producer_id: int = -1,
+    epoch: int = 0,
     sequence: int = -1,
     **options: Any,
 ) -> memoryview:
@@ -66,7 +67,7 @@ def keyed(
             records,
             codec=codec,
             producer_id=ProducerId(producer_id),
-            producer_epoch=0 if producer_id >= 0 else -1,
+            producer_epoch=epoch if producer_id >= 0 else -1,
             base_sequence=sequence,
             **options,
         )
@@ -85,7 +86,8 @@ def close_segment(log: Log) -> None:
 
 
 def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = AMPLE) -> Mapped:
-    """A whole cleaning, all on one thread."""
+    """A whole cleaning, all on one thread, of a log whose replicas have everything."""
+    log.producers.transactions.settle(log.log_end_offset)
     ticket = tickets.take(log, log.log_end_offset, now_ms, limits)
     cleaning = Cleaning(log.room.fs, ticket.job, UNTHROTTLED)
     mapped = cleaning.map_dirty()

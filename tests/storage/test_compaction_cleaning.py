@@ -22,7 +22,6 @@ from storage_cases import ALL, NOW_MS, TOPIC_ID, TP, append, produce, read_heade
 
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.compression import Codec
-from tidelog.records.control import Marker, MarkerType
 from tidelog.records.header import peek
 from tidelog.records.record import iter_records
 from tidelog.storage.compaction import ticket as tickets
@@ -181,27 +180,6 @@ def test_a_segment_keeps_its_last_batch_so_that_it_ends_where_the_next_begins(di
     clean(log)
     assert [each.base_offset for each in read_headers(log)] == [1, 2, 3, 4], "emptied ones share a segment, and go"
     assert [each.offset for each in read_all(log)] == [3, 4]
-
-
-def test_markers_of_transactions_stay(disk: Disk) -> None:
-    log = disk.open_log(COMPACTED)
-    put(log, (b"k", b"1"))
-    log.append_marker(Marker(MarkerType.COMMIT, 0), 7, 0, 0, NOW_MS, transaction_version=0)
-    put(log, (b"k", b"2"))
-    close_segment(log)
-    before = read_headers(log)
-    clean(log)
-    assert read_headers(log) == before[1:]
-
-
-def test_records_of_transactions_are_left_alone_for_they_may_be_aborted(disk: Disk) -> None:
-    log = disk.open_log(COMPACTED)
-    put(log, (b"k", b"committed"))
-    put(log, (b"k", b"who knows"), producer_id=7, sequence=0, transactional=True)
-    close_segment(log)
-    with pytest.raises(Damage, match="transaction"):
-        clean(log)
-    assert [each.value for each in read_all(log)] == [b"committed", b"who knows"]
 
 
 def test_records_without_a_key_go(disk: Disk) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from storage_cases import ALL, NOW_MS, TOPIC_ID, TP, Disk, read_bytes
-from transaction_cases import Outcome, Stored, end, outcome, remembered, stored, write
+from transaction_cases import Outcome, Stored, end, outcome, read_committed, remembered, stored, write
 
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import BrokerError, ErrorCode
@@ -145,6 +145,28 @@ class TransactionMachine(RuleBasedStateMachine):
         assert stored(follower) == self.batches
         assert remembered(follower.producers) == self.expected[:3]
         self._check_aborted(follower, self.expected)
+
+    @rule(chunk_bytes=st.integers(1, 900), share=st.floats(0, 1))
+    def read(self, chunk_bytes: int, share: float) -> None:
+        """From anywhere, in pieces of any size."""
+        expected = self.expected
+        stable = expected.last_stable_offset(self.high_watermark)
+        start = int(stable * share)
+        voided = [each for each in expected.ended if each.aborted]
+        wanted = [
+            offset
+            for each in self.batches
+            if each.marker is None
+            and not any(
+                each.transactional
+                and void.producer_id == each.producer_id
+                and void.first_offset <= each.base_offset < void.marker_offset
+                for void in voided
+            )
+            for offset in range(each.base_offset, each.next_offset)
+            if start <= offset < stable
+        ]
+        assert [each.offset for each in read_committed(self.log, stable, chunk_bytes, start)] == wanted
 
     @rule()
     def what_is_held_is_what_was_written(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage_cases import ALL, NOW_MS, append, batch_of
 
 from tidelog.records.control import Marker, MarkerType, read_marker
-from tidelog.records.record import iter_batches
+from tidelog.records.record import Record, iter_batches, iter_records
 from tidelog.storage.aborted import AbortedTransaction
 from tidelog.storage.transactions import NO_OFFSET
 from tidelog.storage.verification import TRUSTED, Guard
@@ -117,6 +118,27 @@ def stored(log: Log) -> list[Stored]:
                     read_marker(batch),
                 )
             )
+        at = piece.next_offset
+    return found
+
+
+def read_committed(log: Log, upto: int, chunk_bytes: int = ALL, from_offset: int | None = None) -> list[Record]:
+    """What a read_committed consumer hands on, as Kafka's clients go about it, fetch by fetch."""
+    at = log.log_start_offset if from_offset is None else from_offset
+    start = at
+    found: list[Record] = []
+    while (piece := log.read(at, chunk_bytes, upto, True)) is not None:
+        coming = deque(log.aborted_transactions(at, piece.next_offset))
+        assert sorted(coming, key=lambda each: each.first_offset) == list(coming)
+        aborted: set[int] = set()
+        for header, batch in iter_batches(piece.slice.read()):
+            while coming and coming[0].first_offset <= header.last_offset:
+                aborted.add(coming.popleft().producer_id)
+            if header.control:
+                if (marker := read_marker(batch)) is not None and not marker.committed:
+                    aborted.discard(header.producer_id)
+            elif not (header.transactional and header.producer_id in aborted):
+                found += [record for record in iter_records(batch) if record.offset >= start]
         at = piece.next_offset
     return found
 

@@ -1,17 +1,18 @@
-"""The segment that a cleaning writes: `<base offset>.log.cleaned` with its two indexes, durable when it is finished."""
+"""The segment that a cleaning writes: `<base offset>.log.cleaned` with its indexes, durable when it is finished."""
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.storage import offset_index, time_index
+from tidelog.storage import aborted_index, offset_index, time_index
 from tidelog.storage.compaction.names import CLEANED, SUFFIXES
 from tidelog.storage.fs import Filesystem, remove_if_there, write_fully
 from tidelog.storage.segment import LOG_SUFFIX, SEGMENT_BYTES_MAX
 from tidelog.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from tidelog.storage.aborted_index import AbortedEntry
     from tidelog.storage.compaction.throttle import Throttle
     from tidelog.storage.fs import Buffer, File
 
@@ -20,11 +21,12 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class Sizes(NamedTuple):
-    """Of the three files."""
+    """Of the four files."""
 
     log_bytes: int
     index_bytes: int
     time_index_bytes: int
+    aborted_bytes: int
 
 
 class SegmentTooLarge(Exception):  # noqa: N818 - named for what came out
@@ -33,6 +35,7 @@ class SegmentTooLarge(Exception):  # noqa: N818 - named for what came out
 
 class CleanedSegment:
     __slots__ = (
+        "_aborted",
         "_base_offset",
         "_buffer",
         "_buffer_bytes",
@@ -71,6 +74,7 @@ class CleanedSegment:
         self._unindexed_bytes = 0
         self._index = bytearray()
         self._times = bytearray()
+        self._aborted = bytearray()
         self._largest = (NO_TIMESTAMP, base_offset)
         """The largest timestamp so far, and the last offset of the first batch that has it."""
         self._last_time = NO_TIMESTAMP
@@ -91,16 +95,24 @@ class CleanedSegment:
         if len(self._buffer) >= self._buffer_bytes:
             self._write()
 
+    def keep_aborted(self, entry: AbortedEntry) -> None:
+        """The marker that ends an aborted transaction was appended."""
+        self._aborted += aborted_index.pack([entry])
+
     def finish(self) -> Sizes:
         """Everything is on disk when this returns, except the names."""
         self._write()
         self._note_time()
         self._file.sync()
-        for suffix, entries in ((offset_index.SUFFIX, self._index), (time_index.SUFFIX, self._times)):
+        for suffix, entries in (
+            (offset_index.SUFFIX, self._index),
+            (time_index.SUFFIX, self._times),
+            (aborted_index.SUFFIX, self._aborted),
+        ):
             file = self._create(suffix)
             write_fully(file, entries, 0)
             file.sync()
-        return Sizes(self._size, len(self._index), len(self._times))
+        return Sizes(self._size, len(self._index), len(self._times), len(self._aborted))
 
     def abandon(self) -> None:
         """It is not needed after all."""

@@ -26,9 +26,10 @@ from tidelog.storage.compaction.job import Cleaned, Mapped
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.rewriting import emptied, rewrite
 from tidelog.storage.compaction.selecting import Selection, by_key, by_offset
+from tidelog.storage.compaction.transactions import PassedTransactions
 from tidelog.storage.content import stem_of
 from tidelog.storage.segment import LOG_SUFFIX
-from tidelog.storage.walk import Damage, places
+from tidelog.storage.walk import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +51,8 @@ class Cleaning:
         self._segments = {each.base_offset: each for each in job.segments}
         self._map = OffsetMap(job.limits.map_bytes, job.first_dirty)
         self._live: array[int] = array("q")
+        self._passed = PassedTransactions(job.aborted)
+        """By what is written anew, from the log's start on."""
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -57,13 +60,11 @@ class Cleaning:
         """Find the newest offset of every key, as far as memory goes: the rest is left to the next cleaning."""
         job = self._job
         records = 0
+        passed = PassedTransactions(job.aborted)
         for batch in self._dirty():
             header = batch.header
             records += header.record_count
-            if header.transactional and not header.control:
-                # Whether it was aborted, and supersedes nothing, is not known here.
-                raise Damage(batch.position, "records of a transaction cannot be compacted")
-            if header.control or not header.record_count:
+            if header.control or not header.record_count or passed.is_aborted(header):
                 self._map.skip(header)
             elif not self._map.add(header, inflate(batch.data, header)):
                 break
@@ -105,7 +106,7 @@ class Cleaning:
         batches_kept = records_kept = 0
         changed = len(group) > 1
         for batch, is_last in self._batches_of(group):
-            kept = self._what_stays(batch, is_last=is_last)
+            kept = self._marker(batch, written, is_last=is_last) if batch.header.control else self._data(batch, is_last)
             changed = changed or kept is not batch
             if kept is not None:
                 written.append(kept.data, kept.header.last_offset, kept.header.max_timestamp)
@@ -126,16 +127,33 @@ class Cleaning:
                 ends_at = batch.position + batch.header.size
                 yield batch, segment is last_segment and ends_at == segment.size_bytes
 
-    def _what_stays(self, batch: StoredBatch, *, is_last: bool) -> StoredBatch | None:
-        """The batch itself if it stays as it is; None if nothing of it does.
+    def _marker(self, batch: StoredBatch, written: CleanedSegment, *, is_last: bool) -> StoredBatch | None:
+        """A control batch as it stays; None if it goes. One of a transaction that is still there stays as it is."""
+        header, job = batch.header, self._job
+        if self._passed.ends_batches(header):
+            if (entry := self._passed.entry_of(header)) is not None:
+                written.keep_aborted(entry)
+            return batch
+        if header.base_offset >= self._map.end_offset or self._is_last_of_its_producer(header):
+            return batch
+        if not header.record_count:
+            return batch if is_last else None
+        if not header.has_delete_horizon:
+            body = inflate(batch.data, header)
+            everything = Selection([(0, len(body))], header.record_count, tombstones=False)
+            return _stored(batch.position, rewrite(header, body, everything, job.now_ms + job.delete_retention_ms))
+        if header.base_timestamp > job.now_ms:
+            return batch
+        return _stored(batch.position, emptied(header)) if is_last else None
 
-        Markers of transactions stay.
-        """
+    def _data(self, batch: StoredBatch, is_last: bool) -> StoredBatch | None:
+        """The batch itself if it stays as it is; None if nothing of it does."""
         header = batch.header
-        if header.control or header.base_offset >= self._map.end_offset:
+        aborted = self._passed.is_aborted(header)
+        if header.base_offset >= self._map.end_offset:
             return batch
         drop_tombstones = header.has_delete_horizon and header.base_timestamp <= self._job.now_ms
-        body, selection = self._select(batch, drop_tombstones=drop_tombstones)
+        body, selection = (b"", _NOTHING) if aborted else self._select(batch, drop_tombstones=drop_tombstones)
         if selection.kept:
             newly_marked = selection.tombstones and not header.has_delete_horizon
             if selection.kept == header.record_count and not newly_marked:
@@ -159,10 +177,12 @@ class Cleaning:
         return body, by_offset(header, body, self._live[first:past], drop_tombstones=drop_tombstones)
 
     def _is_last_of_its_producer(self, header: BatchHeader) -> bool:
-        """Then its sequence is what the producer's next batch will be held against."""
-        return (
-            header.producer_id >= 0 and self._job.last_offset_of_producers.get(header.producer_id) == header.last_offset
-        )
+        """Then its sequence, or a marker's epoch, is what the producer's next batch will be held against."""
+        if header.producer_id < 0:
+            return False
+        if header.control:
+            return self._job.epoch_of_producers.get(header.producer_id) == header.producer_epoch
+        return self._job.last_offset_of_producers.get(header.producer_id) == header.last_offset
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from tidelog.storage.aborted_index import AbortedEntry
 from tidelog.storage.compaction.choosing import SegmentFacts
 
 if TYPE_CHECKING:
@@ -32,10 +33,18 @@ class CleaningJob(NamedTuple):
     index_interval_bytes: int
     last_offset_of_producers: dict[int, int]
     """Of each idempotent producer the last offset of its last batch, which must not vanish."""
+    epoch_of_producers: dict[int, int]
+    """Of those of whom only markers are left to tell the epoch."""
+    aborted: list[AbortedEntry]
+    """Transactions that begin before `upper`, by their markers, of which some may lie beyond."""
     limits: Limits
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "last_offset_of_producers": list(self.last_offset_of_producers.items())}
+        return {
+            **self._asdict(),
+            "last_offset_of_producers": list(self.last_offset_of_producers.items()),
+            "epoch_of_producers": list(self.epoch_of_producers.items()),
+        }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -44,6 +53,8 @@ class CleaningJob(NamedTuple):
                 **fields,
                 "segments": [SegmentFacts(*each) for each in fields["segments"]],
                 "last_offset_of_producers": dict(fields["last_offset_of_producers"]),
+                "epoch_of_producers": dict(fields["epoch_of_producers"]),
+                "aborted": [AbortedEntry(*each) for each in fields["aborted"]],
                 "limits": Limits(*fields["limits"]),
             }
         )
@@ -67,6 +78,7 @@ class Cleaned(NamedTuple):
     log_bytes: int
     index_bytes: int
     time_index_bytes: int
+    aborted_bytes: int
     bytes_read: int
     batches_kept: int
     records_kept: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.storage import offset_index, time_index
+from tidelog.storage import aborted_index, offset_index, time_index
 from tidelog.storage.segment import LOG_SUFFIX
 
 CLEANED = ".cleaned"
@@ -11,5 +11,5 @@ CLEANED = ".cleaned"
 SWAP = ".swap"
 """Complete, and to be put in place of the segments whose offsets it covers."""
 
-SUFFIXES = (offset_index.SUFFIX, time_index.SUFFIX, LOG_SUFFIX)
-"""The log last: it is what makes the others count."""
+SUFFIXES = (offset_index.SUFFIX, time_index.SUFFIX, aborted_index.SUFFIX, LOG_SUFFIX)
+"""The log last: it is what makes the others count. All four are there, if only empty, while it is being replaced."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.storage import aborted_index
 from tidelog.storage.compaction.names import CLEANED, SUFFIXES, SWAP
 from tidelog.storage.content import stem_of
 from tidelog.storage.fs import remove_if_there
@@ -54,8 +55,12 @@ def replace(log: Log, sources: Sequence[Segment], cleaned: Cleaned) -> None:
             cleaned.index_bytes,
             cleaned.time_index_bytes,
             sources[-1].modified_ms,
+            cleaned.aborted_bytes,
         ),
     )
+    for source in sources:
+        log.aborted.forget(source.base_offset)
+    log.aborted.adopt(SegmentFiles(cleaned.base_offset, cleaned.log_bytes, aborted_bytes=cleaned.aborted_bytes))
     log.durability.add_name()
 
 
@@ -78,7 +83,7 @@ def finish_interrupted(fs: Filesystem, directory: str, entries: Sequence[Entry])
         for suffix in SUFFIXES:
             if fs.exists(stem + suffix + SWAP):
                 fs.rename(stem + suffix + SWAP, stem + suffix)
-            else:
+            elif suffix != aborted_index.SUFFIX:  # which can only have been put in place already
                 remove_if_there(fs, stem + suffix)  # an index of the old segment; the new one's is built again
     if swapped:
         fs.sync_dir(directory)

@@ -44,14 +44,14 @@ class CleaningTicket:
 
 
 def look(log: Log, upto: int, now_ms: int) -> Cleanable:
-    """What a cleaning of the log would find now; below `upto`, the high watermark, and only what is on disk."""
+    """What a cleaning of the log would find now; below `upto`, and only what is on disk and decided."""
     return cleanable(
         _facts(log),
         log.config,
         clean_offset=log.clean_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        upto=min(upto, log.flushed_offset),
+        upto=min(upto, log.flushed_offset, log.producers.transactions.first_unstable_offset),
         now_ms=now_ms,
     )
 
@@ -80,6 +80,8 @@ def take(log: Log, upto: int, now_ms: int, limits: Limits) -> CleaningTicket:
         last_offset_of_producers={
             each: producer.window[-1].last_offset for each, producer in log.producers if producer.window
         },
+        epoch_of_producers={each: producer.epoch for each, producer in log.producers if not producer.window},
+        aborted=log.aborted_entries(facts[0].base_offset, found.upper) if facts else [],
         limits=limits,
     )
     bases = {each.base_offset for each in facts}
