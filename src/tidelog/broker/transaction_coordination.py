@@ -64,9 +64,8 @@ class TransactionCoordination:
         self._settings = settings
         self._topics = topics
         self._producer_ids = producer_ids
-        self._epochs: dict[int, int] = {}
-        """Of the partitions of the internal topic that are led here, each as of when that began: nobody else has
-        coordinated since, and what is begun in one reign is known from what is begun in the next."""
+        self._led: dict[int, tuple[Partition, int]] = {}
+        """The partitions of the internal topic that are coordinated here, each with the epoch it was loaded in."""
         self._markers = Markers(send_markers, self._leader_of, self._epoch_of, self._written, clock)
         self._questions = TransactionQuestions(send_questions)
         self.coordinator: Coordinator[TransactionShard] = Coordinator(
@@ -107,12 +106,12 @@ class TransactionCoordination:
     def leads(self, partition: Partition) -> None:
         """This broker leads `partition` from now on."""
         number = partition.topic_partition.partition
-        self._epochs[number] = partition.leader_epoch
+        self._led[number] = partition, partition.leader_epoch
         self.coordinator.lead(number, PartitionStateLog(partition, TRANSACTION_RECORDS, Codec.NONE))
 
     def loses(self, partition: Partition) -> None:
         number = partition.topic_partition.partition
-        self._epochs.pop(number, None)
+        self._led.pop(number, None)
         self.coordinator.resign(number)
         self._markers.forget(lambda transactional_id: self.coordinator.partition_of(transactional_id) == number)
 
@@ -121,7 +120,7 @@ class TransactionCoordination:
 
     async def stop(self) -> None:
         self.coordinator.close()
-        self._epochs.clear()
+        self._led.clear()
         await self._markers.stop()
         await self._questions.stop()
 
@@ -135,7 +134,20 @@ class TransactionCoordination:
 
     def _epoch_of(self, transactional_id: str) -> int | None:
         number = self.coordinator.partition_of(transactional_id)
-        return None if number is None else self._epochs.get(number)
+        if number is None or number not in self._led:
+            return None
+        partition, epoch = self._led[number]
+        if partition.leader_epoch == epoch:
+            return epoch
+        # Elected anew without having stepped down. Somebody else may have coordinated in between, and sent markers that
+        # fence those of this reign: it is begun again, with what the log says.
+        del self._led[number]
+        asyncio.get_running_loop().call_soon(self._lead_anew, partition)
+        return None
+
+    def _lead_anew(self, partition: Partition) -> None:
+        if partition.leads and partition.topic_partition.partition not in self._led:
+            self.leads(partition)
 
     def _written(self, sent: SendMarkers) -> None:
         try:

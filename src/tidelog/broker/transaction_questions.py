@@ -6,7 +6,9 @@ Questions to one broker go out together: those that come while enough requests a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict, deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.errors import BrokerError, ErrorCode, PeerUnreachable
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
         AddPartitionsToTxnResult,
         AddPartitionsToTxnTransaction,
     )
+
+logger = logging.getLogger(__name__)
 
 REQUESTS_AT_ONCE_MAX = 4
 QUESTIONS_PER_REQUEST_MAX = 500
@@ -37,7 +41,7 @@ class TransactionQuestions:
         self._send = send
         self._waiting: defaultdict[int, deque[_Question]] = defaultdict(deque)
         self._under_way: defaultdict[int, int] = defaultdict(int)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[BrokerError]] = set()
 
     async def ask(self, broker: int, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         """Raises BrokerError if there is no answer."""
@@ -51,9 +55,11 @@ class TransactionQuestions:
         return await answer
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _send_waiting(self, broker: int) -> None:
         while self._waiting[broker] and self._under_way[broker] < REQUESTS_AT_ONCE_MAX:
@@ -62,7 +68,7 @@ class TransactionQuestions:
                 self._under_way[broker] += 1
                 task = asyncio.get_running_loop().create_task(self._exchange(broker, questions), name="ask coordinator")
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(partial(self._exchanged, broker, questions))
 
     def _next_questions(self, waiting: deque[_Question]) -> dict[str, _Question]:
         """By transactional id, of which the answer can name each only once."""
@@ -75,22 +81,33 @@ class TransactionQuestions:
                 questions[question.transaction.transactional_id] = question
         return questions
 
-    async def _exchange(self, broker: int, questions: dict[str, _Question]) -> None:
-        failure = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "asking the transaction coordinator failed")
+    async def _exchange(self, broker: int, questions: dict[str, _Question]) -> BrokerError:
+        """Gives out the answers, and gives back why the others have none."""
+        request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions.values()])
         try:
-            request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in questions.values()])
             response: AddPartitionsToTxnResponse = await self._send(broker, request)
-            if response.error_code:
-                failure = BrokerError(ErrorCode(response.error_code), "the transaction coordinator refused to answer")
-            for result in response.results_by_transaction:
-                question = questions.pop(result.transactional_id, None)
-                if question is not None and not question.answer.done():
-                    question.answer.set_result(result)
         except PeerUnreachable as error:
-            failure = BrokerError(ErrorCode.NETWORK_EXCEPTION, f"the transaction coordinator gave no answer: {error}")
-        finally:
-            for question in questions.values():
-                if not question.answer.done():
-                    question.answer.set_exception(failure)
-            self._under_way[broker] -= 1
-            self._send_waiting(broker)
+            return BrokerError(ErrorCode.NETWORK_EXCEPTION, f"the transaction coordinator gave no answer: {error}")
+        for result in response.results_by_transaction:
+            question = questions.get(result.transactional_id)
+            if question is not None and not question.answer.done():
+                question.answer.set_result(result)
+        code = ErrorCode(response.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
+        return BrokerError(code, "the transaction coordinator refused to answer")
+
+    def _exchanged(self, broker: int, questions: dict[str, _Question], task: asyncio.Task[BrokerError]) -> None:
+        """Nobody is left to wait, whatever became of the task."""
+        self._tasks.discard(task)
+        failure = BrokerError(ErrorCode.NETWORK_EXCEPTION, "this broker stops")
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                logger.error("asking the transaction coordinator failed", exc_info=error)
+                failure = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "asking the transaction coordinator failed")
+            else:
+                failure = task.result()
+        for question in questions.values():
+            if not question.answer.done():
+                question.answer.set_exception(failure)
+        self._under_way[broker] -= 1
+        self._send_waiting(broker)
