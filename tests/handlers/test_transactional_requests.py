@@ -220,14 +220,33 @@ def test_what_the_coordinator_says_is_told_as_producers_understand_it(
     around(story)
 
 
-def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_it() -> None:
+def test_the_coordinator_is_asked_again_when_a_marker_overtakes_its_answer() -> None:
+    """It may have vouched for the transaction that the marker ended, or for the next: only it can tell."""
+
     async def story(broker: Around) -> None:
         stage = Transactional(broker)
-        stage.coordinator.meanwhile = lambda: stage.partition.append_marker(
-            Marker(MarkerType.ABORT, 0), PRODUCER, 0, NOW_MS, transaction_version=0
-        )
-        assert await stage.produce(0) == [ErrorCode.INVALID_TXN_STATE]
-        assert stage.partition.log.log_end_offset == 1, "only the marker"
+
+        def mark() -> None:
+            stage.partition.append_marker(Marker(MarkerType.ABORT, 0), PRODUCER, 0, NOW_MS, transaction_version=0)
+
+        def mark_once() -> None:
+            mark()
+            stage.coordinator.meanwhile = lambda: None
+
+        def mark_and_forget() -> None:
+            mark()
+            stage.coordinator.answer = ErrorCode.TRANSACTION_ABORTABLE
+
+        stage.coordinator.meanwhile = mark
+        assert await stage.produce(0) == [ErrorCode.NOT_ENOUGH_REPLICAS], "it cannot go on like this for ever"
+        markers = stage.partition.log.log_end_offset
+        assert markers == len(stage.coordinator.asked) > 1, "nothing else was written"
+        stage.coordinator.meanwhile = mark_and_forget
+        assert await stage.produce(0) == [ErrorCode.TRANSACTION_ABORTABLE]
+        assert stage.partition.log.log_end_offset == markers + 1
+        stage.coordinator.answer, stage.coordinator.meanwhile = ErrorCode.NONE, mark_once
+        assert await stage.produce(0) == [ErrorCode.NONE]
+        assert stage.partition.log.log_end_offset == markers + 3
 
     around(story)
 

@@ -198,9 +198,32 @@ def test_what_it_does_not_vouch_for_is_not_stored(answer: ErrorCode, version: in
 
 def test_an_answer_that_a_marker_has_overtaken_does_not_count() -> None:
     async def story(stage: Stage) -> None:
+        def end_and_forget() -> None:
+            stage.end(MarkerType.ABORT)
+            stage.vouching.answer = ErrorCode.TRANSACTION_ABORTABLE
+
         stage.vouching.meanwhile = lambda: stage.end(MarkerType.ABORT)
-        assert await stage.commit(4) == ErrorCode.INVALID_TXN_STATE
+        assert await stage.commit(4) == ErrorCode.COORDINATOR_NOT_AVAILABLE, "it cannot go on like this for ever"
+        stage.vouching.meanwhile = end_and_forget
+        assert await stage.commit(4) == ErrorCode.TRANSACTION_ABORTABLE
         assert await stage.fetch() == (-1, ErrorCode.NONE)
+
+    on_stage(story)
+
+
+def test_the_coordinator_is_asked_again_when_a_marker_overtakes_its_answer() -> None:
+    """It was that of the last transaction: who goes on at once often meets it."""
+
+    async def story(stage: Stage) -> None:
+        def end_once() -> None:
+            stage.end(MarkerType.ABORT)
+            stage.vouching.meanwhile = lambda: None
+
+        stage.vouching.meanwhile = end_once
+        assert await stage.commit(4) == ErrorCode.NONE
+        assert len(stage.vouching.asked) == 2
+        stage.end(MarkerType.COMMIT)
+        assert await stage.fetch() == (4, ErrorCode.NONE)
 
     on_stage(story)
 

@@ -53,6 +53,9 @@ _TOLD_INSTEAD = {
 }
 """What producers understand as an answer to Produce. NOT_ENOUGH_REPLICAS has them try again, and nothing else."""
 
+_QUESTIONS_MAX = 5
+"""To the coordinator about one request, when markers overtake the answers."""
+
 _INLINE_BYTES_MAX = 32 << 10
 _INLINE_INFLATED_BYTES_MAX = 512 << 10
 """Batches within these bounds are inflated on the spot: that takes less time than handing them to a thread."""
@@ -154,9 +157,8 @@ def _verification(
 async def _handle_slowly(
     ctx: Context, req: ProduceRequest, reply: ProduceResponse, parts: list[_Part]
 ) -> ProduceResponse | Waiting[ProduceResponse] | Silence:
-    """Has the coordinator vouch for transactions that begin here, and takes records apart in a thread where a topic's
-    settings or compression ask for it; then appends as usual."""
-    await _verify(ctx, req, [part for part in parts if part.guard and part.guard is not TRUSTED])
+    """Takes records apart in a thread where a topic's settings or compression ask for it, and has the coordinator vouch
+    for transactions that begin here; then appends as usual."""
     loop = ctx.services.loop
     for part in parts:
         if not part.unchecked or part.partition is None or part.header is None:
@@ -166,23 +168,55 @@ async def _handle_slowly(
             part.replace(await loop.run_in_executor(ctx.services.blocking, deep_check, part.batch, part.header, config))
         except BrokerError as error:
             _refuse(part, error)
+    # At the end, with nothing to wait for before the records are appended: what is vouched for can be overtaken.
+    await _verify(ctx, req, [part for part in parts if part.partition and part.guard and part.guard is not TRUSTED])
     return _append_all(ctx, req, reply, parts, ctx.services.clock.now_ms())
 
 
 async def _verify(ctx: Context, req: ProduceRequest, parts: list[_Part]) -> None:
-    """All partitions in which the transaction begins, by one question."""
+    """All partitions in which the transaction begins, by one question; once more for those that a marker overtook.
+
+    A producer that begins its next transaction at once often meets the marker of the last one.
+    """
     producers = {(part.header.producer_id, part.header.producer_epoch) for part in parts if part.header}
     if len(producers) != 1 or req.transactional_id is None:
         for part in parts:
             _refuse(part, BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id"))
         return
-    ((producer_id, epoch),) = producers
+    asked = parts
+    for _ in range(_QUESTIONS_MAX):
+        await _ask_coordinator(ctx, req, asked)
+        asked = [part for part in parts if part.partition and _was_overtaken(ctx, req, part)]
+        if not asked:
+            return
+    for part in asked:
+        _refuse(part, BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, "markers overtook all questions: try again"))
+
+
+async def _ask_coordinator(ctx: Context, req: ProduceRequest, parts: list[_Part]) -> None:
+    header = parts[0].header
+    assert header is not None
+    assert req.transactional_id is not None
     places = [part.partition.topic_partition for part in parts if part.partition]
-    add = ctx.version >= _JOINS_BY_ITSELF_SINCE
-    answers = await ctx.services.transactions.verify(req.transactional_id, producer_id, epoch, places, add=add)
+    answers = await ctx.services.transactions.verify(
+        req.transactional_id,
+        header.producer_id,
+        header.producer_epoch,
+        places,
+        add=ctx.version >= _JOINS_BY_ITSELF_SINCE,
+    )
     for part, place in zip(parts, places, strict=True):
         if code := answers[place]:
             _refuse(part, BrokerError(_told(code, ctx.version), "the transaction's coordinator does not vouch for it"))
+
+
+def _was_overtaken(ctx: Context, req: ProduceRequest, part: _Part) -> bool:
+    """Whether the guard was voided while the question was on its way. There is another then, to be asked for."""
+    asked_with = part.guard
+    assert part.partition is not None
+    assert part.header is not None
+    part.guard = _verification(ctx, req, part.partition, part.header, ctx.services.clock.now_ms())
+    return part.guard is not None and part.guard is not asked_with
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:

@@ -29,6 +29,9 @@ _LOADING_IS_UNDERSTOOD_SINCE = 2
 _ABORTABLE_IS_UNDERSTOOD_SINCE = 4
 _JOINS_BY_ITSELF_SINCE = 5
 
+_QUESTIONS_MAX = 5
+"""To the transaction's coordinator about one request, when markers overtake the answers."""
+
 _TOLD_INSTEAD = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -66,16 +69,19 @@ async def _verified(ctx: Context, req: TxnOffsetCommitRequest) -> Guard | None:
     if not joins and not services.config.transaction_partition_verification_enable:
         return TRUSTED
     producers = services.replicas.get(OFFSETS_TOPIC, number).log.producers
-    guard = producers.verification(req.producer_id, req.producer_epoch, NO_SEQUENCE, services.clock.now_ms())
-    if guard is None:
-        return None
     place = TopicPartition(OFFSETS_TOPIC, number)
-    answers = await services.transactions.verify(
-        req.transactional_id, req.producer_id, req.producer_epoch, [place], add=joins
-    )
-    if answers[place]:
-        raise BrokerError(answers[place], "the transaction's coordinator does not vouch for it")
-    return guard
+    asked_with: Guard | None = None
+    for _ in range(_QUESTIONS_MAX):
+        guard = producers.verification(req.producer_id, req.producer_epoch, NO_SEQUENCE, services.clock.now_ms())
+        if guard is None or guard is asked_with:
+            return guard
+        asked_with = guard  # and what was asked before, if anything, was overtaken by the marker of another transaction
+        answers = await services.transactions.verify(
+            req.transactional_id, req.producer_id, req.producer_epoch, [place], add=joins
+        )
+        if answers[place]:
+            raise BrokerError(answers[place], "the transaction's coordinator does not vouch for it")
+    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "markers overtook all questions: try again")
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
