@@ -22,6 +22,7 @@ COMMANDS = {
     "produce": Home("tidelog.cli.produce", "Send lines of text to a topic."),
     "consume": Home("tidelog.cli.consume", "Print the records of a topic."),
     "offsets": Home("tidelog.cli.offsets", "Show where the partitions of a topic start and end."),
+    "transactions": Home("tidelog.cli.transactions", "Show transactions; find and abort those that hang."),
     "cluster": Home("tidelog.cli.cluster", "Describe the cluster: brokers, controller, log directories."),
     "log": Home("tidelog.cli.log", "Look into the files of a log directory."),
     "demo": Home("tidelog.cli.demo", "Start a broker and watch events stream through it."),
