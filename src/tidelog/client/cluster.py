@@ -188,6 +188,10 @@ class Cluster:
             self._seed = await self._open_any()
             return self._seed
 
+    async def dedicated(self, address: Address) -> Connection:
+        """A connection of the caller's own, who also closes it: for answers that others must not wait behind."""
+        return await self._open(address)
+
     async def _open_any(self) -> Connection:
         failures: list[tuple[str, str]] = []
         known = [Address(node.host, node.port) for node in self.metadata.nodes.values()]

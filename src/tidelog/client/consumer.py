@@ -1,7 +1,6 @@
-"""Reads records from partitions of one's own choosing, in order, from any point on, for ever.
+"""Reads records: as a member of a group that shares topics, or from partitions of one's own choosing.
 
-    async with Consumer("localhost:9092") as consumer:
-        await consumer.assign_topics(["orders"], OffsetSpec.earliest())
+    async with Consumer("localhost:9092", group_id="billing", topics=["orders"]) as consumer:
         async for record in consumer:
             print(record.offset, record.value)
 
@@ -12,56 +11,77 @@ restart or leaders move. What it cannot get over (damaged records, an offset tha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import re
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Generic, Self, Unpack, cast
 
 from tidelog.client.background import Background
 from tidelog.client.cluster import Cluster
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.errors import (
-    BadReply,
-    ClientError,
-    Closed,
-    OffsetOutOfRange,
-    check,
-    error_code,
-    refusal,
-    worth_retrying,
-)
-from tidelog.client.fetching import NEVER_S, ConsumerRecord, FetchPlan, FetchPlanner, PartitionBuffer
-from tidelog.client.offsets import OffsetSpec, list_offsets
-from tidelog.errors import BrokerError, ErrorCode
-from tidelog.types import ZERO_TOPIC_ID, BrokerId, Offset, TopicPartition
-from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.client.errors import ClientError, Closed, NotReadable, PositionUnknown
+from tidelog.client.fetcher import Fetcher
+from tidelog.client.fetching import ConsumerRecord, K, PartitionBuffer, V
+from tidelog.client.groups.participant import Participant, Wish
+from tidelog.client.offsets import OffsetAndMetadata, OffsetSpec, list_offsets
+from tidelog.errors import BrokerError
+from tidelog.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
+
+    from tidelog.client.backoff import Deadline
+    from tidelog.client.consumer_settings import ConsumerSettings
+    from tidelog.client.groups.listener import RebalanceListener
+    from tidelog.client.groups.member import GroupMetadata
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
 log = logging.getLogger(__name__)
 
-_NAMED_FETCH_MAX = 12  # later versions name topics by their id
-_RESET_SPECS = {"earliest": OffsetSpec.earliest(), "latest": OffsetSpec.latest()}
+_CLOSE_TIMEOUT_S: Final = 30.0
+_CLOSE_WHEN_CANCELLED_S: Final = 2.0
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """For one task at a time. Every partition has one position, which only its own reading moves."""
 
-    def __init__(self, bootstrap: str | Sequence[str], config: ConsumerConfig | None = None) -> None:
-        self.config = config or ConsumerConfig()
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | ConsumerConfig,
+        config: ConsumerConfig | None = None,
+        *,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        key_deserializer: Callable[[bytes], K] | None = None,
+        value_deserializer: Callable[[bytes], V] | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        """Settings are keywords, a config, or both: keywords win. `topics` or `pattern` subscribe when it starts."""
+        if isinstance(bootstrap, ConsumerConfig):
+            config = bootstrap
+            bootstrap = config.bootstrap_servers
+        self.config = replace(config or ConsumerConfig(), **settings)
+        self._wish = _wish(topics, pattern)
+        self._listener = listener
+        self._deserializers = (key_deserializer, value_deserializer)
+        self._raw = key_deserializer is None and value_deserializer is None
         self._cluster = Cluster(bootstrap, self.config)
         self._background = Background()
-        self._planner = FetchPlanner(self.config.fetch_max_wait_ms / 1000)
-        self._buffers: dict[TopicPartition, PartitionBuffer] = {}
+        self._group: Participant | None = None
+        if self.config.group_id is not None:
+            self._group = Participant(self._cluster, self.config, self.config.group_id, self._background, self)
+        self._fetcher = Fetcher(
+            self._cluster, self.config, self._background, None if self._group is None else self._group.committed
+        )
         self._ready: deque[ConsumerRecord] = deque()
-        self._wake = asyncio.Event()
-        self._arrived = asyncio.Event()
-        self._error: BaseException | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        """Taken out of the buffers for the iteration, not given to the application yet."""
+        self._in_hand: Sequence[ConsumerRecord] = ()
+        """What the application got last, and has dealt with when it comes for more."""
+        self._started = False
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -71,36 +91,108 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        # Whoever was cancelled does not want to wait; and what failed in the middle of a record has not dealt with it.
+        cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+        await self._close(_CLOSE_WHEN_CANCELLED_S if cancelled else _CLOSE_TIMEOUT_S, in_hand_done=error is None)
 
     async def start(self) -> None:
         """Connects to the cluster; BrokersUnreachable when no broker answers."""
-        await self._cluster.start()
-        self._background.start(self._run(), "tidelog consumer")
+        try:
+            await self._cluster.start()
+            self._background.start(self._fetcher.run(), "tidelog consumer")
+            if self._group is not None:
+                self._group.start()
+            self._started = True
+            if self._wish.topics or self._wish.pattern is not None:
+                self._subscribe(self._wish, self._listener)
+        except BaseException:
+            await self._close(0.0, in_hand_done=False)
+            raise
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """In a group: commits if that is to happen by itself, and leaves. Then ends every task and connection."""
+        await self._close(timeout_s, in_hand_done=True)
+
+    async def _close(self, timeout_s: float, *, in_hand_done: bool) -> None:
+        if self._closed:
+            return
         self._closed = True
-        await self._background.close()
-        await self._cluster.close()
-        self._arrived.set()
+        self._fetcher.arrived.set()
+        try:
+            if self._group is not None and self._started and timeout_s:
+                async with asyncio.timeout(timeout_s):
+                    await self._group.unsubscribe(self._positions(in_hand_done=in_hand_done))
+        except TimeoutError:
+            log.warning("leaving the group took longer than %g s, its coordinator will notice", timeout_s)
+        finally:
+            try:
+                if self._group is not None:
+                    await self._group.close()
+            finally:
+                try:
+                    await self._background.close()
+                finally:
+                    await self._cluster.close()
 
-    async def assign(self, starts: Mapping[TopicPartition, OffsetSpec | int]) -> None:
-        """Reads these partitions from now on, and no others, each from its start; an int is an offset."""
+    # What to read
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Shares these topics with the other members of the group; replaces an earlier subscription.
+
+        A `pattern` has to fit the whole name. In the newer group protocol the broker matches it, as RE2 does.
+        """
         self._check_open()
+        wish = _wish(topics, pattern)
+        if not wish.topics and wish.pattern is None:
+            raise ValueError("name topics or give a pattern; use unsubscribe() to read nothing")
+        self._subscribe(wish, listener)
+
+    def _subscribe(self, wish: Wish, listener: RebalanceListener | None) -> None:
+        group = self._in_group("subscribing")
+        if self._fetcher.buffers and not group.subscribed:
+            raise ClientError("partitions were assigned by hand: call unsubscribe() before subscribing to topics")
+        group.subscribe(wish, listener)
+
+    async def unsubscribe(self) -> None:
+        """Reads nothing any more, and leaves the group."""
+        self._check_open()
+        try:
+            if self._group is not None:
+                await self._group.unsubscribe(self.positions())
+        finally:
+            self.give_up(list(self._fetcher.buffers))
+
+    async def assign(self, starts: Mapping[TopicPartition, OffsetSpec | int | None]) -> None:
+        """Reads exactly these partitions from now on, each from the place given.
+
+        None, in a group: from its last commit, or where auto_offset_reset says.
+        """
+        self._check_open()
+        if self._group is not None and self._group.subscribed:
+            raise ClientError("the group assigns partitions: call unsubscribe() before choosing them by hand")
         specs = {partition: start for partition, start in starts.items() if isinstance(start, OffsetSpec)}
         for topic in {partition.topic for partition in starts}:
             await self._cluster.topic(topic)
-        found = await self._resolve(specs)
+        found = await self._fetcher.resolve(specs)
         buffers: dict[TopicPartition, PartitionBuffer] = {}
         for partition, start in starts.items():
-            buffer = PartitionBuffer(partition, check_crcs=self.config.check_crcs)
-            buffer.seek(found[partition] if isinstance(start, OffsetSpec) else Offset(start))
-            buffers[partition] = buffer
-        self._buffers = buffers
+            buffer = buffers[partition] = self._fetcher.new_buffer(partition)
+            if start is None:
+                self._in_group("beginning at the last commit")
+                buffer.seek_to_commit()
+            else:
+                buffer.seek(found[partition] if isinstance(start, OffsetSpec) else Offset(start))
+        self._fetcher.buffers = buffers
         self._ready.clear()
-        self._wake.set()
+        self._fetcher.wake()
 
-    async def assign_topics(self, topics: Iterable[str], start: OffsetSpec) -> None:
+    async def assign_topics(self, topics: Iterable[str], start: OffsetSpec | None) -> None:
         """Reads every partition that the topics have now."""
         self._check_open()
         found = [await self._cluster.topic(topic) for topic in topics]
@@ -108,229 +200,308 @@ class Consumer:
             {TopicPartition(topic.name, partition.index): start for topic in found for partition in topic.partitions}
         )
 
-    async def seek(self, partition: TopicPartition, start: OffsetSpec | int) -> None:
-        """Goes on reading the partition from another place."""
-        buffer = self._buffers[partition]
-        offset = (
-            (await self._resolve({partition: start}))[partition] if isinstance(start, OffsetSpec) else Offset(start)
-        )
-        buffer.seek(offset)
-        self._ready = deque(record for record in self._ready if (record.topic, record.partition) != partition)
-        self._error = None
-        self._wake.set()
-
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(self._buffers)
+        return frozenset(self._fetcher.buffers)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to by name."""
+        return self._group.wish.topics if self._group is not None else frozenset()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Gives no records of these until they are resumed. Their positions stay, and so does the membership."""
+        for partition in partitions:
+            self._buffer(partition).paused = True
+            self._take_back(partition)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._buffer(partition).paused = False
+        self._fetcher.arrived.set()
+        self._fetcher.wake()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(partition for partition, buffer in self._fetcher.buffers.items() if buffer.paused)
+
+    # Where to read
+
+    async def seek(self, partition: TopicPartition, start: OffsetSpec | int) -> None:
+        """Goes on reading the partition from another place: an offset, or what OffsetSpec can say."""
+        buffer = self._buffer(partition)
+        if isinstance(start, OffsetSpec):
+            found = await self._fetcher.resolve({partition: start})
+            buffer.seek(found[partition])
+        else:
+            buffer.seek(Offset(start))
+        self._sought([partition])
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """All that are assigned, if none is named."""
+        await self._seek_all(partitions, OffsetSpec.earliest())
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """All that are assigned, if none is named."""
+        await self._seek_all(partitions, OffsetSpec.latest())
+
+    async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """To the first record that is not older, or the end; all that are assigned, if none is named."""
+        await self._seek_all(partitions, OffsetSpec.at_timestamp(timestamp_ms))
+
+    async def _seek_all(self, partitions: Sequence[TopicPartition], start: OffsetSpec) -> None:
+        buffers = {at: self._buffer(at) for at in partitions or self.assignment}
+        for partition, offset in (await self._fetcher.resolve(dict.fromkeys(buffers, start))).items():
+            buffers[partition].seek(offset)
+        self._sought(buffers)
+
+    def _sought(self, partitions: Iterable[TopicPartition]) -> None:
+        self._forget_ready(partitions)
+        self._in_hand = ()  # rewinding is how the application says that it is not done with them
+        self._fetcher.error = None
+        self._fetcher.wake()
 
     def position(self, partition: TopicPartition) -> Offset:
-        """The offset of the partition's next record to be returned."""
+        """The offset of the partition's next record to be returned; PositionUnknown before that was found out."""
         for record in self._ready:
             if (record.topic, record.partition) == partition:
                 return Offset(record.offset)
-        return self._buffers[partition].position
+        buffer = self._buffer(partition)
+        if buffer.position < 0:
+            raise PositionUnknown(f"where {partition} begins is not known yet: ask for records first")
+        return buffer.position
+
+    def positions(self) -> dict[TopicPartition, Offset]:
+        """Of all assigned partitions whose position is known: what `commit` commits."""
+        return self._positions(in_hand_done=True)
+
+    def _positions(self, *, in_hand_done: bool) -> dict[TopicPartition, Offset]:
+        found = {at: buffer.position for at, buffer in self._fetcher.buffers.items() if buffer.located}
+        for record in reversed([*(() if in_hand_done else self._in_hand), *self._ready]):
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in found:
+                found[partition] = Offset(record.offset)
+        return found
 
     def high_watermark(self, partition: TopicPartition) -> Offset | None:
         """The partition's end as the last fetch saw it, None before the first."""
-        return self._buffers[partition].high_watermark
+        return self._buffer(partition).high_watermark
 
-    async def poll(self, timeout_s: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return await self._fetcher.resolve(dict.fromkeys(partitions, OffsetSpec.earliest()))
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """With read_committed, the end of what may be read."""
+        return await self._fetcher.resolve(dict.fromkeys(partitions, OffsetSpec.latest()))
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset | None]:
+        """The first record that is not older; None if all are."""
+        specs = {partition: OffsetSpec.at_timestamp(at_ms) for partition, at_ms in timestamps_ms.items()}
+        found = await list_offsets(self._cluster, specs, committed_only=self.config.committed_only)
+        return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
+
+    # Records
+
+    async def poll(self, timeout_s: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Waits for records and returns some, all of them in order per partition.
 
         An empty list: the time is up, or a position moved over something that holds no records.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
-        if self._ready:
-            return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    self._check_open()
-                    self._arrived.clear()
-                    buffer = next((buffer for buffer in self._buffers.values() if buffer.waiting), None)
-                    if buffer is not None:
-                        return self._take(buffer, limit)
-                    if self._error is not None:
-                        raise self._error
-                    await self._arrived.wait()
-        return []
+        records = await self._next_records(timeout_s, limit)
+        shown = self._shown(records)
+        self._in_hand = records[: len(shown)]
+        return shown
 
-    def _take(self, buffer: PartitionBuffer, limit: int) -> list[ConsumerRecord]:
-        was_fetchable = buffer.fetchable
-        records = buffer.take(limit)
-        if buffer.fetchable and not was_fetchable:
-            self._wake.set()
-        # To the end of the line, so that a busy partition does not keep the others waiting.
-        self._buffers[buffer.partition] = self._buffers.pop(buffer.partition)
-        return records
+    async def poll_by_partition(
+        self, timeout_s: float | None = None, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """As `poll`, sorted by partition."""
+        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
+        for record in await self.poll(timeout_s, max_records):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
-        while not self._ready:
-            self._ready.extend(await self.poll())
-        return self._ready.popleft()
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        ready, group = self._ready, self._group
+        if not ready or (group is not None and group.attention):
+            while True:
+                found = await self._next_records(None, self.config.max_poll_records)
+                ready.extend(found)
+                if found:
+                    break
+        elif group is not None:
+            group.presence.seen = True
+        record = ready.popleft()
+        if self._raw:
+            self._in_hand = (record,)
+            return cast("ConsumerRecord[K, V]", record)
+        shown = self._shown([record])[0]
+        self._in_hand = (record,)
+        return shown
+
+    async def _next_records(self, timeout_s: float | None, limit: int) -> list[ConsumerRecord]:
+        """As they were stored. What the application got before it has dealt with: it would not come for more."""
+        self._in_hand = ()
+        group = self._group
+        loop = asyncio.get_running_loop()
+        until_s = None if timeout_s is None else loop.time() + timeout_s
+        arrived = self._fetcher.arrived
+        if group is not None:
+            group.presence.inside += 1
+        try:
+            while True:
+                self._check_open()
+                arrived.clear()
+                if group is not None and group.attention:
+                    await group.attend()
+                if (records := self._take(limit)) is not None:
+                    return records
+                if self._fetcher.error is not None:
+                    raise self._fetcher.error
+                async with asyncio.timeout_at(until_s):
+                    await arrived.wait()
+        except TimeoutError:
+            return []
+        finally:
+            if group is not None:
+                group.presence.inside -= 1
+                group.presence.seen = True
+
+    def _take(self, limit: int) -> list[ConsumerRecord] | None:
+        """Up to so many records of any partitions; None if none has something to look at."""
+        ready, fetcher = self._ready, self._fetcher
+        if ready:
+            return [ready.popleft() for _ in range(min(limit, len(ready)))]
+        readable = [buffer for buffer in fetcher.buffers.values() if buffer.readable]
+        if not readable:
+            return None
+        records: list[ConsumerRecord] = []
+        for buffer in readable:
+            was_fetchable = buffer.fetchable
+            try:
+                records += buffer.take(limit - len(records))
+            except BrokerError:
+                if records:
+                    break  # it will be said again when the application has these
+                raise
+            fetcher.taken(buffer, was_fetchable=was_fetchable)
+            # To the end of the line, so that a busy partition does not keep the others waiting.
+            fetcher.buffers[buffer.partition] = fetcher.buffers.pop(buffer.partition)
+            if len(records) >= limit:
+                break
+        return records
+
+    def _shown(self, records: list[ConsumerRecord]) -> list[ConsumerRecord[K, V]]:
+        """As the application wants them. One that cannot be read is raised when it is the first."""
+        if self._raw:
+            return cast("list[ConsumerRecord[K, V]]", records)
+        read_key, read_value = self._deserializers
+        shown: list[ConsumerRecord[K, V]] = []
+        for number, record in enumerate(records):
+            part = "key"
+            try:
+                key = record.key if read_key is None or record.key is None else read_key(record.key)
+                part = "value"
+                value = record.value if read_value is None or record.value is None else read_value(record.value)
+            except Exception as error:
+                self._ready.extendleft(reversed(records[number:]))
+                if shown:
+                    break
+                raise NotReadable(TopicPartition(record.topic, record.partition), record.offset, part, error) from error
+            shown.append(cast("ConsumerRecord[K, V]", record._replace(key=key, value=value)))  # type: ignore[arg-type]
+        return shown
+
+    # The group
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Stores that everything given out so far is dealt with, or the positions named: of the next to be read.
+
+        CommitFailed: the group has moved on, and what was read since the last commit will be read again.
+        """
+        self._check_open()
+        wanted: Mapping[TopicPartition, int | OffsetAndMetadata] = self.positions() if offsets is None else offsets
+        found = {
+            partition: position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(Offset(position))
+            for partition, position in wanted.items()
+        }
+        await self._in_group("committing").commit(found, deadline)
+
+    def commit_soon(self) -> asyncio.Task[None]:
+        """As `commit`, without waiting: what is committed is decided now, and the task tells how it went."""
+        self._check_open()
+        return self._in_group("committing").commit_in_background(self.positions())
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, of all assigned partitions if none is named; None where it has not."""
+        self._check_open()
+        return await self._in_group("asking for commits").committed(
+            self.assignment if partitions is None else partitions
+        )
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is to its group: for committing its positions in a producer's transaction."""
+        return self._in_group("being a member").metadata
+
+    def _in_group(self, what: str) -> Participant:
+        if self._group is None:
+            raise ClientError(f"{what} needs a group: give the consumer a group_id")
+        return self._group
+
+    # What the group has to do with reading
+
+    def call(self) -> None:
+        self._fetcher.arrived.set()
+
+    def take_over(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            buffer = self._fetcher.buffers[partition] = self._fetcher.new_buffer(partition)
+            buffer.seek_to_commit()
+        self._fetcher.wake()
+
+    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = list(partitions)
+        for partition in gone:
+            self._fetcher.buffers.pop(partition, None)
+        self._forget_ready(gone)
+
+    def _forget_ready(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._ready = deque(record for record in self._ready if (record.topic, record.partition) not in gone)
+
+    def _take_back(self, partition: TopicPartition) -> None:
+        self._buffer(partition).take_back(
+            record for record in self._ready if (record.topic, record.partition) == partition
+        )
+        self._forget_ready([partition])
+
+    def _buffer(self, partition: TopicPartition) -> PartitionBuffer:
+        try:
+            return self._fetcher.buffers[partition]
+        except KeyError:
+            raise ClientError(f"{partition} is not assigned to this consumer") from None
 
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the consumer is closed")
 
-    async def _resolve(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, Offset]:
-        """A time after the last record means the end."""
-        found = await list_offsets(self._cluster, specs)
-        missing = {partition: OffsetSpec.latest() for partition, offset in found.items() if offset is None}
-        ends = await list_offsets(self._cluster, missing) if missing else {}
-        offsets = {partition: offset or ends[partition] for partition, offset in found.items()}
-        return {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
 
-    async def _run(self) -> None:
-        """Keeps one fetch in flight to every broker that leads something of ours, until cancelled."""
-        try:
-            while True:
-                self._wake.clear()
-                now_s = asyncio.get_running_loop().time()
-                for plan in self._planner.plan(self._buffers.values(), self._leader_of, now_s):
-                    self._background.start(self._fetch(plan), f"tidelog fetch from broker {plan.broker}")
-                next_s = self._planner.next_due_s(self._buffers.values(), now_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if next_s is None else next_s - now_s):
-                        await self._wake.wait()
-        except Exception as error:
-            log.exception("the consumer cannot go on")
-            self._fail(error)
-
-    def _leader_of(self, partition: TopicPartition) -> BrokerId | None:
-        leader = self._cluster.metadata.leader_of(partition)
-        if leader is None:
-            self._refresh()
-        return leader.id if leader is not None else None
-
-    async def _fetch(self, plan: FetchPlan) -> None:
-        generations = [buffer.generation for buffer in plan.buffers]
-        empty = True
-        try:
-            answers = await self._ask(plan)
-            for buffer, generation in zip(plan.buffers, generations, strict=True):
-                if buffer.generation == generation and buffer.partition in answers:
-                    empty &= not self._settle(buffer, answers[buffer.partition])
-        except (ClientError, BrokerError) as error:
-            if worth_retrying(error) or isinstance(error, BadReply):
-                for buffer in plan.buffers:
-                    self._delay(buffer, error)
-            else:
-                self._fail(error)
-        except Exception as error:
-            log.exception("a fetch failed for no good reason")
-            self._fail(error)
-        finally:
-            self._planner.finished(plan, empty=empty, now_s=asyncio.get_running_loop().time())
-            self._wake.set()
-
-    async def _ask(self, plan: FetchPlan) -> dict[TopicPartition, PartitionData]:
-        connection = await self._cluster.connection(plan.broker)
-        request = self._request(plan)
-        limit = _NAMED_FETCH_MAX if any(topic.topic_id == ZERO_TOPIC_ID for topic in request.topics) else None
-        names = {topic.topic_id: topic.topic for topic in request.topics}
-        reply = await connection.send(request, FetchResponse, limit=limit)
-        check(reply.error_code, about="fetching")
-        return {
-            TopicPartition(topic.topic or names.get(topic.topic_id, ""), answer.partition_index): answer
-            for topic in reply.responses
-            for answer in topic.partitions
-        }
-
-    def _request(self, plan: FetchPlan) -> FetchRequest:
-        metadata = self._cluster.metadata
-        topics: dict[str, list[FetchPartition]] = {}
-        for buffer in plan.buffers:
-            known = metadata.partition(buffer.partition)
-            topics.setdefault(buffer.partition.topic, []).append(
-                FetchPartition(
-                    partition=buffer.partition.partition,
-                    current_leader_epoch=known.leader_epoch if known is not None else -1,
-                    fetch_offset=buffer.fetch_offset,
-                    partition_max_bytes=self.config.max_partition_fetch_bytes,
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=0 if plan.partial else self.config.fetch_max_wait_ms,
-            min_bytes=self.config.fetch_min_bytes,
-            max_bytes=self.config.fetch_max_bytes,
-            topics=[
-                FetchTopic(topic=name, topic_id=metadata.topic_id(name), partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-
-    def _settle(self, buffer: PartitionBuffer, answer: PartitionData) -> bool:
-        """Takes in one partition's part of an answer; true if it brought records."""
-        code = error_code(answer.error_code)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(buffer)
-        elif code:
-            error = refusal(answer.error_code, about=str(buffer.partition))
-            if not code.retriable:
-                self._fail(error)
-            else:
-                self._delay(buffer, error)
-        else:
-            buffer.high_watermark = Offset(answer.high_watermark)
-            buffer.failures = 0
-            if answer.records and buffer.add(memoryview(answer.records)):  # type: ignore[arg-type]
-                self._arrived.set()
-                return True
-        return False
-
-    def _out_of_range(self, buffer: PartitionBuffer) -> None:
-        if buffer.waiting:
-            return  # the application reads on; the question will come up again if it is still one by then
-        spec = _RESET_SPECS.get(self.config.auto_offset_reset)
-        if spec is None:
-            self._fail(OffsetOutOfRange(buffer.partition, buffer.fetch_offset))
-            buffer.not_before_s = NEVER_S
-            return
-        log.warning(
-            "%s: offset %d is gone, going on from the %s",
-            buffer.partition,
-            buffer.fetch_offset,
-            self.config.auto_offset_reset,
-        )
-        buffer.lose(spec)
-        self._background.start(self._find(buffer, spec), f"tidelog offsets of {buffer.partition}")
-
-    async def _find(self, buffer: PartitionBuffer, spec: OffsetSpec) -> None:
-        generation = buffer.generation
-        try:
-            found = await self._resolve({buffer.partition: spec})
-        except (ClientError, BrokerError) as error:
-            self._fail(error)
-            return
-        if buffer.generation == generation:
-            buffer.seek(found[buffer.partition])
-            self._wake.set()
-
-    def _delay(self, buffer: PartitionBuffer, error: Exception) -> None:
-        level = logging.WARNING if buffer.failures == 0 else logging.DEBUG
-        log.log(level, "%s: fetching failed, trying again: %s", buffer.partition, error)
-        wait_s = self._cluster.backoff.delay_s(buffer.failures)
-        buffer.not_before_s = asyncio.get_running_loop().time() + wait_s
-        buffer.failures += 1
-        self._refresh()
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self._arrived.set()
-
-    def _refresh(self) -> None:
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = self._background.start(self._refresh_topics(), "tidelog consumer metadata")
-
-    async def _refresh_topics(self) -> None:
-        try:
-            await self._cluster.refresh({partition.topic for partition in self._buffers})
-        except (ClientError, BrokerError) as error:
-            log.debug("refreshing metadata failed: %s", error)
-        # A leader that is missing for longer must not become a busy loop.
-        await asyncio.sleep(self._cluster.backoff.delay_s(0))
-        self._wake.set()
+def _wish(topics: Iterable[str], pattern: str | re.Pattern[str] | None) -> Wish:
+    if isinstance(topics, str):
+        raise TypeError(f"topics is a list of names: write [{topics!r}]")
+    names = frozenset(topics)
+    if names and pattern is not None:
+        raise ValueError("subscribe to topics or to a pattern, not to both")
+    return Wish(names, re.compile(pattern) if isinstance(pattern, str) else pattern)

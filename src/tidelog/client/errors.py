@@ -9,6 +9,15 @@ ClientError
 ├── BadReply             the broker's answer is not what the protocol promises
 ├── RecordTooLarge       a record that no batch of the producer may hold
 ├── OffsetOutOfRange     the partition no longer holds, or never held, the offset asked for
+├── NoOffset             the group has no commit for a partition, and auto_offset_reset does not say where to begin
+├── PositionUnknown      where a partition is read has not been found out yet
+├── CommitFailed         the group has moved on: the partitions may be read by another member from the last commit on
+├── NotReadable          a deserializer cannot read a record
+├── NotWritable          a serializer cannot write a key or a value
+├── InvalidState         the call makes no sense now; the message names the one that does
+├── TransactionFailed    the transaction cannot be committed: abort it, and do its work again
+├── ProducerStopped      the producer cannot go on: close it
+│   └── ProducerFenced   another producer has taken over the transactional id
 └── Closed               the producer, consumer or admin is closed
 """
 
@@ -65,6 +74,55 @@ class OffsetOutOfRange(ClientError):  # noqa: N818
             f"offset {offset} is not in {partition}: it was deleted, or was never written; "
             "seek to another offset, or set auto_offset_reset to earliest or latest"
         )
+
+
+class NoOffset(ClientError):  # noqa: N818
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        super().__init__(
+            f"the group has committed nothing for {partition}: seek to an offset, "
+            "or set auto_offset_reset to earliest or latest"
+        )
+
+
+class PositionUnknown(ClientError):  # noqa: N818
+    pass
+
+
+class CommitFailed(ClientError):  # noqa: N818
+    pass
+
+
+class NotReadable(ClientError):  # noqa: N818
+    """`partition` and `offset` tell which record; its position is still before it."""
+
+    def __init__(self, partition: TopicPartition, offset: int, part: str, reason: Exception) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"the {part} of offset {offset} in {partition} cannot be read ({type(reason).__name__}: {reason}); "
+            f"seek to offset {offset + 1} to pass it over"
+        )
+
+
+class NotWritable(ClientError):  # noqa: N818
+    pass
+
+
+class InvalidState(ClientError):  # noqa: N818
+    pass
+
+
+class TransactionFailed(ClientError):  # noqa: N818
+    pass
+
+
+class ProducerStopped(ClientError):  # noqa: N818
+    pass
+
+
+class ProducerFenced(ProducerStopped):
+    pass
 
 
 class Closed(ClientError):  # noqa: N818

@@ -1,22 +1,29 @@
 """What a consumer holds of each partition, and which fetches to send next. Decides, does no I/O, reads no clock.
 
 Each broker has at most one fetch in flight. A partition is left out of it while two answers of it wait for the
-application: one being read, one ahead. That bounds the memory and still keeps the network busy.
+application: one being read, one ahead. That bounds the memory and still keeps the network busy. Over all partitions,
+nothing is fetched while more bytes or records wait than the settings allow.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from tidelog.errors import BrokerError
+from tidelog.records.control import read_marker
 from tidelog.records.header import CorruptBatch, crc_ok
 from tidelog.records.record import Batch, RecordHeaders, iter_batches, iter_records
 from tidelog.types import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from typing_extensions import TypeVar
 
     from tidelog.client.offsets import OffsetSpec
+else:
+    from typing import TypeVar
 
 NEVER_S = float("inf")
 """As a time: not until the application seeks elsewhere."""
@@ -24,13 +31,20 @@ NEVER_S = float("inf")
 _ANSWERS_AHEAD_MAX = 2
 
 
-class ConsumerRecord(NamedTuple):
+if TYPE_CHECKING:
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    K, V = TypeVar("K"), TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: RecordHeaders
 
 
@@ -45,47 +59,93 @@ class PartitionBuffer:
         """The next offset to ask the broker for."""
         self.lost: OffsetSpec | None = None
         """Where to begin is not known yet: this has to be asked first."""
+        self.ask_group = False
+        """Where to begin is what the group committed, which has to be asked first."""
+        self.locating = False
+        """Somebody is asking already."""
+        self.paused = False
+        """The application does not want any of it for now; what is here already stays."""
+        self.preferred: tuple[BrokerId, float] | None = None
+        """A replica that is nearer than the leader, and until when to believe so (KIP-392)."""
         self.generation = 0
         """Rises with every seek, so that the answer to an earlier fetch can be told apart."""
         self.high_watermark: Offset | None = None
+        self.last_stable_offset: Offset | None = None
         self.not_before_s = 0.0
         self.failures = 0
         self._check_crcs = check_crcs
         self._answers: deque[deque[Batch]] = deque()
         self._decoded: deque[ConsumerRecord] = deque()
+        self._held_bytes = 0
+        self._held_records = 0
 
     def seek(self, offset: Offset) -> None:
         self.position = self.fetch_offset = offset
-        self.lost = None
+        self.lost, self.ask_group = None, False
+        self._forget()
+
+    def seek_to_commit(self) -> None:
+        self.lost, self.ask_group = None, True
         self._forget()
 
     def lose(self, spec: OffsetSpec) -> None:
         """The position has to be found by asking for `spec`."""
-        self.lost = spec
+        self.lost, self.ask_group = spec, False
         self._forget()
 
     def _forget(self) -> None:
         self.generation += 1
         self.failures, self.not_before_s = 0, 0.0
+        self.preferred = None
         self._answers.clear()
         self._decoded.clear()
+        self._held_bytes = self._held_records = 0
+
+    @property
+    def located(self) -> bool:
+        return self.lost is None and not self.ask_group
 
     @property
     def fetchable(self) -> bool:
-        return self.lost is None and len(self._answers) + bool(self._decoded) < _ANSWERS_AHEAD_MAX
+        return self.located and not self.paused and len(self._answers) + bool(self._decoded) < _ANSWERS_AHEAD_MAX
 
     @property
     def waiting(self) -> bool:
         """Whether `take` has something to look at."""
         return bool(self._decoded or self._answers)
 
-    def add(self, records: memoryview) -> bool:
-        """Takes the records of a fetch in; false if there is not one whole batch of them."""
+    @property
+    def readable(self) -> bool:
+        """Whether the application may be given something of what waits."""
+        return not self.paused and bool(self._decoded or self._answers)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of batches, as they came, that have not been taken apart yet."""
+        return self._held_bytes
+
+    @property
+    def held_records(self) -> int:
+        """That wait for the application; of batches not taken apart yet, by what they say."""
+        return self._held_records + len(self._decoded)
+
+    def add(self, records: memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> bool:
+        """Takes the records of a fetch in; false if there is not one whole batch of them.
+
+        `aborted` holds producer and first offset of the transactions whose records are not to be shown.
+        """
         batches = deque(iter_batches(records))
         if not batches:
             return False
         self.fetch_offset = max(self.fetch_offset, batches[-1].header.next_offset)
-        self._answers.append(batches)
+        if aborted:
+            batches = _without_aborted(batches, aborted)
+        if batches:
+            self._answers.append(batches)
+            self._held_bytes += sum(len(batch.data) for batch in batches)
+            self._held_records += sum(batch.header.record_count for batch in batches)
+        elif not self.waiting:
+            self.position = self.fetch_offset
         return True
 
     def take(self, count: int) -> list[ConsumerRecord]:
@@ -93,7 +153,12 @@ class PartitionBuffer:
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.waiting:
             if not self._decoded:
-                self._decode_next()
+                try:
+                    self._decode_next()
+                except BrokerError:
+                    if taken:
+                        break  # it will be said again when the application has these
+                    raise
             room = count - len(taken)
             if room >= len(self._decoded):
                 taken += self._decoded
@@ -107,6 +172,12 @@ class PartitionBuffer:
             elif taken:
                 self.position = Offset(taken[-1].offset + 1)
         return taken
+
+    def take_back(self, records: Iterable[ConsumerRecord]) -> None:
+        """Records taken last, which the application was not given after all."""
+        self._decoded.extendleft(reversed(list(records)))
+        if self._decoded:
+            self.position = Offset(self._decoded[0].offset)
 
     def _decode_next(self) -> None:
         batches = self._answers[0]
@@ -127,8 +198,31 @@ class PartitionBuffer:
                 ]
             )
         batches.popleft()
+        self._held_bytes -= len(data)
+        self._held_records -= header.record_count
         if not batches:
             self._answers.popleft()
+
+
+def _without_aborted(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> deque[Batch]:
+    """A transaction ends with its marker: what the same producer writes after it is another matter.
+
+    Every answer tells of all aborted transactions that it touches, also of those that began long before.
+    """
+    begins = deque(sorted((first_offset, producer_id) for producer_id, first_offset in aborted))
+    aborting: set[int] = set()
+    kept: deque[Batch] = deque()
+    for batch in batches:
+        header = batch.header
+        while begins and begins[0][0] <= header.last_offset:
+            aborting.add(begins.popleft()[1])
+        if header.control:
+            marker = read_marker(batch.data)
+            if marker is not None and not marker.committed:
+                aborting.discard(header.producer_id)
+        elif not (header.transactional and header.producer_id in aborting):
+            kept.append(batch)
+    return kept
 
 
 class FetchPlan(NamedTuple):
@@ -141,28 +235,37 @@ class FetchPlan(NamedTuple):
 
 
 class FetchPlanner:
-    def __init__(self, rest_s: float) -> None:
+    def __init__(self, rest_s: float, *, bytes_max: float = NEVER_S, records_max: float = NEVER_S) -> None:
+        self.full = False
+        """The last plan left everything out because enough waits for the application."""
         self._rest_s = rest_s
+        self._bytes_max = bytes_max
+        self._records_max = records_max
         self._busy: set[BrokerId] = set()
         self._resting: dict[BrokerId, tuple[float, frozenset[TopicPartition]]] = {}
 
     def plan(
         self,
-        buffers: Iterable[PartitionBuffer],
+        buffers: Collection[PartitionBuffer],
         leader_of: Callable[[TopicPartition], BrokerId | None],
         now_s: float,
     ) -> list[FetchPlan]:
         """The fetches to send now. Each must be reported as `finished` later."""
         due: dict[BrokerId, list[PartitionBuffer]] = {}
         partial: set[BrokerId] = set()
+        self.full = self._is_full(buffers)
+        if self.full:
+            return []
         for buffer in buffers:
-            leader = leader_of(buffer.partition)
-            if leader is None or leader in self._busy:
+            source = leader_of(buffer.partition)
+            if buffer.preferred is not None and now_s < buffer.preferred[1]:
+                source = buffer.preferred[0]
+            if source is None or source in self._busy:
                 continue
             if buffer.fetchable and buffer.not_before_s <= now_s:
-                due.setdefault(leader, []).append(buffer)
-            else:
-                partial.add(leader)
+                due.setdefault(source, []).append(buffer)
+            elif not buffer.paused and buffer.not_before_s < NEVER_S:
+                partial.add(source)
         plans = [
             FetchPlan(broker, tuple(chosen), broker in partial)
             for broker, chosen in due.items()
@@ -170,6 +273,18 @@ class FetchPlanner:
         ]
         self._busy.update(plan.broker for plan in plans)
         return plans
+
+    def room_bytes(self, buffers: Iterable[PartitionBuffer]) -> float:
+        """How much more may be asked for."""
+        return max(1, self._bytes_max - sum(buffer.held_bytes for buffer in buffers))
+
+    def _is_full(self, buffers: Collection[PartitionBuffer]) -> bool:
+        # What waits in paused partitions must not keep the others from being read.
+        if not any(buffer.readable for buffer in buffers):
+            return False
+        held_bytes = sum(buffer.held_bytes for buffer in buffers)
+        held_records = sum(buffer.held_records for buffer in buffers)
+        return held_bytes >= self._bytes_max or held_records >= self._records_max
 
     def finished(self, plan: FetchPlan, *, empty: bool, now_s: float) -> None:
         self._busy.discard(plan.broker)

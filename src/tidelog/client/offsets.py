@@ -53,6 +53,16 @@ class OffsetSpec(NamedTuple):
         return cls(timestamp_ms)
 
 
+class OffsetAndMetadata(NamedTuple):
+    """A position as a group keeps it."""
+
+    offset: Offset
+    """Of the next record to be read."""
+    metadata: str = ""
+    """A note of the application's own."""
+    leader_epoch: int = -1
+
+
 class FoundOffset(NamedTuple):
     offset: Offset
     timestamp: int
@@ -61,9 +71,16 @@ class FoundOffset(NamedTuple):
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, OffsetSpec], deadline: Deadline | None = None
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    deadline: Deadline | None = None,
+    *,
+    committed_only: bool = False,
 ) -> dict[TopicPartition, FoundOffset | None]:
-    """Asks the leader of each partition. None: no record has that timestamp or a later one."""
+    """Asks the leader of each partition. None: no record has that timestamp or a later one.
+
+    With `committed_only`, a partition ends before its first transaction that is still open.
+    """
     found: dict[TopicPartition, FoundOffset | None] = {}
 
     async def attempt() -> None:
@@ -72,7 +89,9 @@ async def list_offsets(
             if partition not in found:
                 leader = await cluster.leader(partition)
                 by_leader.setdefault(leader.id, {})[partition] = spec
-        asked = [_ask(cluster, broker, specs, found) for broker, specs in by_leader.items()]
+        asked = [
+            _ask(cluster, broker, specs, found, committed_only=committed_only) for broker, specs in by_leader.items()
+        ]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -87,6 +106,8 @@ async def _ask(
     broker: BrokerId,
     specs: Mapping[TopicPartition, OffsetSpec],
     found: dict[TopicPartition, FoundOffset | None],
+    *,
+    committed_only: bool,
 ) -> BrokerError | None:
     """Adds the answers to `found`; gives the first partition's error, so that the others are not asked again."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
@@ -96,6 +117,7 @@ async def _ask(
         )
     request = ListOffsetsRequest(
         replica_id=_NO_REPLICA,
+        isolation_level=int(committed_only),
         topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         timeout_ms=cluster.config.request_timeout_ms,
     )
