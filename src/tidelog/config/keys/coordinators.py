@@ -136,7 +136,7 @@ TRANSACTION_KEYS = (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         10_000,
-        "How often transactions past their timeout are aborted.",
+        "Without effect: a transaction is aborted when its time is up.",
         at_least(1),
     ),
     Definition(
