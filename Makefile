@@ -10,7 +10,7 @@ SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill test-cluster check format fuzz sim lock clean
+.PHONY: help setup demo test test-peers test-kill test-cluster test-transactions check format fuzz sim lock clean
 .PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions
 
 help: ## List the targets
@@ -40,6 +40,10 @@ test-kill: .venv/ready ## Kill the broker under load KILLS times and look for lo
 test-cluster: .venv/ready ## Break a cluster under load, each way ROUNDS times, brokers in network namespaces (root) included
 	scripts/setup java
 	CLUSTER_ROUNDS=$(ROUNDS) $(PYTEST) tests/cluster -m "not peers" -s --timeout 7200
+
+test-transactions: .venv/ready ## End brokers at every step of transactions in every role, each way ROUNDS times
+	scripts/setup java
+	TRANSACTION_ROUNDS=$(ROUNDS) $(PYTEST) tests/transactions/test_crash_matrix.py -s --timeout 7200
 
 check: .venv/ready ## Lint, check formatting, types and the walls between the rooms
 	.venv/bin/ruff check .
