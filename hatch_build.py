@@ -15,7 +15,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("_rows",)
+MODULES = ("_columns", "_rows")
 FOLDER = Path("src/tidelog/records")
 INSTALLED_FOLDER = "tidelog/records"
 FLAGS = ["-O3", "-fno-strict-aliasing"]

@@ -54,6 +54,60 @@ class RowCodec(Protocol):
     def murmur2(self, data: bytes, /) -> int: ...
 
 
+BinaryColumn = tuple[int, int, Any, Any, Any]
+"""First row, length, validity, ends, data: the buffers of an Arrow array of binary."""
+
+
+class ColumnBuilder(Protocol):
+    rows: int
+
+    def takes(self, body_bytes: int, count: int, topic_bytes: int, /) -> bool: ...
+
+    def add(
+        self,
+        body: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_time: int | None,
+        topic: bytes,
+        partition: int,
+        first_offset: int,
+        /,
+    ) -> int: ...
+
+    def finish(self) -> tuple[int, Any, Any]: ...
+
+
+class ColumnSource(Protocol):
+    def partitions(self, count: int, explicit: Any = None) -> bytearray: ...
+
+    def append(
+        self, body: bytearray, rows: Buffer | None, start: int, stop: int, limit: int, now_ms: int, /
+    ) -> tuple[int, int, int]: ...
+
+
+class ColumnCodec(Protocol):
+    """`_columns.pyx`."""
+
+    INTERFACE: int
+    REFUSED: int
+
+    def ColumnBuilder(self, with_headers: bool, /) -> ColumnBuilder: ...  # noqa: N802 - a class
+
+    def ColumnSource(  # noqa: N802 - a class
+        self,
+        length: int,
+        keys: BinaryColumn | None,
+        values: BinaryColumn | None,
+        timestamps: tuple[int, Any, Any] | None,
+        headers: tuple[int, Any, Any, BinaryColumn, BinaryColumn] | None,
+        /,
+    ) -> ColumnSource: ...
+
+    def rows_by_partition(self, ids: Buffer, /) -> dict[int, bytearray]: ...
+
+
 def _load(name: str) -> Any:
     if os.environ.get("TIDELOG_PURE", "") not in {"", "0"}:
         return None
@@ -65,3 +119,4 @@ def _load(name: str) -> Any:
 
 
 rows: RowCodec | None = _load("_rows")
+columns: ColumnCodec | None = _load("_columns")

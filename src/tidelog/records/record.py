@@ -79,7 +79,11 @@ def iter_batches(buffer: Buffer) -> Iterator[Batch]:
 def iter_records(batch: Buffer, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
     """The records of one whole batch; those of a control batch too. The checksum is not looked at here."""
     header = peek(batch)
-    body = inflate(batch, header, max_bytes)
+    return iter_body(inflate(batch, header, max_bytes), header)
+
+
+def iter_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in the inflated part of a batch with this header."""
     count = header.record_count
     append_time = header.max_timestamp if header.log_append_time else None
     position = 0
