@@ -31,7 +31,8 @@ def built(batches: list[bytearray], codec: ColumnCodec | None, *, headers: bool 
     builder = ArrowBuilder(headers=headers, codec=codec)
     results = []
     for number, batch in enumerate(batches):
-        first_offset = peek(batch).base_offset + skip if skip and len(batch) > HEADER_SIZE else FIRST_OFFSET
+        skips = skip and len(batch) > HEADER_SIZE
+        first_offset = min(peek(batch).base_offset + skip, 2**63 - 1) if skips else FIRST_OFFSET
         results.append(
             outcome(lambda b=batch, n=number, f=first_offset: builder.add(b, f"topic-é-{n}", n, first_offset=f))  # type: ignore[misc]
         )
