@@ -6,13 +6,17 @@ import pytest
 from transaction_driver import A0, A1, B0, TIMEOUT_MS, TV1, TV2, TransactionDriver
 
 from tidelog.coordinators.transactions.config import TransactionConfig
-from tidelog.coordinators.transactions.shard import FORGOTTEN_AT_ONCE_MAX, SendMarkers
+from tidelog.coordinators.transactions.shard import FORGOTTEN_AT_ONCE_MAX, HELD_MS, SendMarkers
 from tidelog.coordinators.transactions.states import TransactionState as S
 from tidelog.coordinators.transactions.transaction import EPOCH_MAX, FOREVER_MS, LAST_EPOCH_GIVEN, NOBODY, Identity
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.types import TopicPartition
 from tidelog.wire.messages import describe_transactions
-from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResult, AddPartitionsToTxnTransaction
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -203,6 +207,63 @@ def test_nothing_can_be_added_while_markers_are_written(driver: TransactionDrive
     assert driver.add(who, A1) is ErrorCode.NONE
 
 
+def adding(who: Identity, *places: TopicPartition) -> AddPartitionsToTxnTransaction:
+    topics = [AddPartitionsToTxnTopic(name=place.topic, partitions=[place.partition]) for place in places]
+    return AddPartitionsToTxnTransaction(
+        transactional_id="x", producer_id=who.producer_id, producer_epoch=who.epoch, topics=topics
+    )
+
+
+def codes(reply: object) -> set[int]:
+    assert isinstance(reply, AddPartitionsToTxnResult)
+    return {each.partition_error_code for topic in reply.topic_results for each in topic.results_by_partition}
+
+
+def test_whoever_begins_while_markers_are_written_is_answered_when_they_are(driver: TransactionDriver) -> None:
+    first = driver.init()
+    driver.add(first, A0, version=TV2)
+    second = driver.end(first, commit=True, version=TV2)
+    for ticket, request in ((101, adding(second, A0)), (102, adding(first, A1)), (103, adding(second, B0))):
+        driver.perform(driver.shard.handle(ticket, request, TV2, driver.now_ms))
+    assert not driver.replies
+    driver.write_markers()
+    assert [codes(driver.replies[ticket]) for ticket in (101, 102, 103)] == [{0}, {ErrorCode.PRODUCER_FENCED}, {0}]
+    assert driver.state() is S.ONGOING
+    assert driver.known().partitions == {A0, B0}
+    driver.pass_time(HELD_MS)
+    assert len(driver.replies) == 3, "each is answered once"
+
+
+def test_nobody_is_kept_waiting_for_long(driver: TransactionDriver) -> None:
+    who = driver.init()
+    driver.add(who, A0)
+    driver.end(who, commit=True)
+    driver.perform(driver.shard.handle(101, adding(who, A1), TV1, driver.now_ms))
+    driver.perform(driver.shard.handle(102, adding(who, B0), TV1, driver.now_ms))
+    driver.shard.abandon(102)
+    driver.pass_time(HELD_MS - 1)
+    assert not driver.replies
+    driver.pass_time(1)
+    assert codes(driver.replies.pop(101)) == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    driver.write_markers()
+    assert not driver.replies
+    assert driver.state() is S.COMPLETE_COMMIT
+
+
+def test_what_does_not_fit_into_the_batch_with_the_end_is_asked_for_again() -> None:
+    driver = TransactionDriver(TransactionConfig(record_bytes_max=1000))
+    who = driver.init()
+    driver.add(who, A0)
+    driver.end(who, commit=True)
+    many = [TopicPartition("a", number) for number in range(150)]
+    driver.perform(driver.shard.handle(101, adding(who, A1), TV1, driver.now_ms))
+    driver.perform(driver.shard.handle(102, adding(who, *many), TV1, driver.now_ms))
+    driver.write_markers()
+    assert codes(driver.replies[101]) == {ErrorCode.NONE}
+    assert codes(driver.replies[102]) == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert driver.add(who, *many) is ErrorCode.NONE
+
+
 def test_leaders_learn_whether_their_partition_is_in_the_transaction(driver: TransactionDriver) -> None:
     who = driver.init()
     assert driver.add(who, A0, verify_only=True) is ErrorCode.TRANSACTION_ABORTABLE
@@ -368,6 +429,30 @@ def test_unused_ids_are_forgotten_and_used_ones_are_not() -> None:
     driver.pass_time(2000)
     assert {each.transactional_id for each in driver.shard} == {"open", "prepared"}
     assert {each.transactional_id for each in driver.loaded()} == {"open", "prepared"}
+
+
+def test_a_timer_for_each_id_is_enough(driver: TransactionDriver) -> None:
+    """A shorter timeout moves it; a longer one, and every later transaction, is looked at when it goes off."""
+    who = driver.init()
+    for _ in range(10):
+        driver.add(who, A0)
+        driver.end(who, commit=True)
+        driver.write_markers()
+        driver.pass_time(1000)
+    assert len(driver.timers) == 2, "one for the id, one for those that expire"
+    reply = driver.try_init(timeout_ms=500)
+    who = Identity(reply.producer_id, reply.producer_epoch)
+    driver.add(who, A0)
+    driver.pass_time(499)
+    assert driver.state() is S.ONGOING
+    driver.pass_time(1)
+    assert driver.state() is S.PREPARE_ABORT
+
+
+def test_an_id_must_fit_into_a_record() -> None:
+    driver = TransactionDriver(TransactionConfig(record_bytes_max=1000))
+    assert driver.try_init("x" * 1000).error_code == ErrorCode.INVALID_REQUEST
+    assert not driver.log
 
 
 def test_many_unused_ids_are_forgotten_in_portions() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.coordinators.stored import RecordFormat
 from tidelog.coordinators.transactions.config import TransactionConfig
-from tidelog.coordinators.transactions.shard import SendMarkers, TransactionShard
+from tidelog.coordinators.transactions.shard import HELD_MS, SendMarkers, TransactionShard
 from tidelog.coordinators.transactions.states import PREDECESSORS, TransactionState
 from tidelog.coordinators.transactions.transaction import NOBODY, Identity, Transaction
 from tidelog.errors import ErrorCode
@@ -121,6 +121,8 @@ class TransactionDriver:
     def ask(self, request: Struct, version: int, reply_class: type[S]) -> S:
         ticket = next(self._tickets)
         self.perform(self.shard.handle(ticket, request, version, self.now_ms))
+        if ticket not in self.replies:
+            self.pass_time(HELD_MS)
         reply = self.replies.pop(ticket)
         assert isinstance(reply, reply_class)
         return reply

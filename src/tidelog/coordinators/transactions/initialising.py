@@ -48,7 +48,8 @@ def initialise(
         if producer_id is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         # Whoever says who he was held an id that has been forgotten since: nobody can be in his way.
-        return Transaction(request.transactional_id, Identity(producer_id, 0), timeout_ms=timeout_ms, updated_ms=now_ms)
+        made = Transaction(request.transactional_id, Identity(producer_id, 0), timeout_ms=timeout_ms, updated_ms=now_ms)
+        return made if made.stored_bytes_at_most() <= config.record_bytes_max else ErrorCode.INVALID_REQUEST
     claimed = Identity(request.producer_id, request.producer_epoch)
     if not _may_claim(claimed, known):
         return ErrorCode.PRODUCER_FENCED

@@ -7,7 +7,7 @@ request gets a reply.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.coordinators.decision import Decision
 from tidelog.coordinators.transactions.adding import add, verify
@@ -41,10 +41,22 @@ if TYPE_CHECKING:
 NO_ID_YET_PAUSE_MS = 1000
 """Until a transaction that timed out is tried again, when there was no producer id to go on with."""
 
+HELD_MS = 20
+"""How long whoever begins the next transaction is kept waiting while the last one is being ended, before he is told to
+ask again. Markers mostly take less, and asking again takes longer."""
+
 FORGOTTEN_AT_ONCE_MAX = 500
 """Ids that one decision forgets: others are not to wait for a thorough cleaning."""
 
 _EXPIRY = "expiry"
+
+
+class _Held(NamedTuple):
+    """Partitions to be added to a transaction that can begin once the last one has been ended."""
+
+    ticket: Ticket
+    request: AddPartitionsToTxnTransaction
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,9 @@ class TransactionShard:
         self._config = config
         self._new_id = new_id
         self._transactions: dict[str, Transaction] = {}
+        self._held: dict[str, list[_Held]] = {}
+        self._armed: dict[str, int] = {}
+        """When the timer of a transactional id will go off: never later than its open transaction times out."""
         self._answers: dict[type[Struct], Callable[[Ticket, Any, int, int, Decision], None]] = {
             InitProducerIdRequest: self._initialise,
             AddPartitionsToTxnTransaction: self._add_partitions,
@@ -87,7 +102,9 @@ class TransactionShard:
         return out
 
     def abandon(self, ticket: Ticket) -> None:
-        """Every request is answered at once."""
+        """Nobody waits for this reply any more."""
+        for transactional_id, held in list(self._held.items()):
+            self._held[transactional_id] = [each for each in held if each.ticket != ticket]
 
     # --- records, timers, markers ---
 
@@ -115,10 +132,13 @@ class TransactionShard:
 
     def on_timer(self, key: Hashable, now_ms: int) -> Decision:
         out = Decision()
-        if key == _EXPIRY:
-            self._forget_expired(now_ms, out)
-        else:
-            self._time_out(key, now_ms, out)
+        match key:
+            case ("timeout", str() as transactional_id):
+                self._time_out(transactional_id, now_ms, out)
+            case ("held", str() as transactional_id):
+                self._refuse_held(transactional_id, out)
+            case _:
+                self._forget_expired(now_ms, out)
         return out
 
     def markers_written(self, sent: SendMarkers, now_ms: int) -> Decision:
@@ -126,7 +146,9 @@ class TransactionShard:
         out = Decision()
         known = self._transactions.get(sent.transactional_id)
         if known is not None and known.state.prepared and send_markers(known) == sent:
-            self._store(known.completed(now_ms), out)
+            completed = known.completed(now_ms)
+            self._store(completed, out)
+            self._answer_held(completed, now_ms, out)
         return out
 
     def _store(self, changed: Transaction, out: Decision) -> None:
@@ -136,20 +158,20 @@ class TransactionShard:
     def _follow_up(self, each: Transaction, out: Decision) -> None:
         """What has to happen next with a transaction in this state."""
         at_ms = each.times_out_at_ms
-        if at_ms is not None:
-            out.arm((each.transactional_id,), at_ms)
-        else:
-            out.cancel((each.transactional_id,))
+        # One that goes off too early is set anew then: there is one for each id, however many transactions it has.
+        if at_ms is not None and at_ms < self._armed.get(each.transactional_id, at_ms + 1):
+            self._arm(each.transactional_id, at_ms, out)
         if each.state.prepared:
             out.effects.append(send_markers(each))
 
-    def _time_out(self, key: Hashable, now_ms: int, out: Decision) -> None:
+    def _arm(self, transactional_id: str, at_ms: int, out: Decision) -> None:
+        self._armed[transactional_id] = at_ms
+        out.arm(("timeout", transactional_id), at_ms)
+
+    def _time_out(self, transactional_id: str, now_ms: int, out: Decision) -> None:
         """The holder has let the timeout pass: he is fenced, so that nothing of his can come later."""
-        match key:
-            case (str() as transactional_id,):
-                known = self._transactions.get(transactional_id)
-            case _:
-                known = None
+        self._armed.pop(transactional_id, None)
+        known = self._transactions.get(transactional_id)
         if known is None or known.times_out_at_ms is None:
             return
         if known.times_out_at_ms > now_ms:
@@ -159,16 +181,18 @@ class TransactionShard:
         if isinstance(aborted, Transaction):
             self._store(aborted, out)
         else:
-            out.arm(key, now_ms + NO_ID_YET_PAUSE_MS)
+            self._arm(transactional_id, now_ms + NO_ID_YET_PAUSE_MS, out)
 
     def _forget_expired(self, now_ms: int, out: Decision) -> None:
         latest_ms = now_ms - self._config.id_expiration_ms
+        room = self._config.record_bytes_max
         for each in self._transactions.values():
             if each.state.idle and each.updated_ms <= latest_ms:
-                out.record(each.key(), None)
-                if len(out.records) == FORGOTTEN_AT_ONCE_MAX:
+                room -= each.stored_bytes_at_most()
+                if len(out.records) == FORGOTTEN_AT_ONCE_MAX or room < 0:
                     out.arm(_EXPIRY, now_ms)
                     return
+                out.record(each.key(), None)
         out.arm(_EXPIRY, now_ms + self._config.expiration_check_interval_ms)
 
     # --- requests ---
@@ -194,22 +218,55 @@ class TransactionShard:
     ) -> None:
         known = self._transactions.get(request.transactional_id)
         claimed = Identity(request.producer_id, request.producer_epoch)
-        partitions = frozenset(
-            TopicPartition(topic.name, each) for topic in request.topics for each in topic.partitions
-        )
+        partitions = _places(request)
         if not request.transactional_id:
             out.reply(ticket, added(request, dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)))
             return
         if request.verify_only:
             out.reply(ticket, added(request, verify(known, claimed, partitions)))
-            return
-        changed = add(known, claimed, partitions, version, now_ms, record_bytes_max=self._config.record_bytes_max)
+        elif known is not None and known.state.prepared:
+            held = self._held.setdefault(request.transactional_id, [])
+            if not held:
+                out.arm(("held", request.transactional_id), now_ms + HELD_MS)
+            held.append(_Held(ticket, request, version))
+        else:
+            self._add_to(known, _Held(ticket, request, version), now_ms, out)
+
+    def _add_to(
+        self, known: Transaction | None, asked: _Held, now_ms: int, out: Decision, room: int | None = None
+    ) -> Transaction | None:
+        """Gives what is known then. `room` is how many bytes are left in the batch that will be appended."""
+        request = asked.request
+        claimed = Identity(request.producer_id, request.producer_epoch)
+        limit = self._config.record_bytes_max
+        changed = add(known, claimed, _places(request), asked.version, now_ms, record_bytes_max=limit)
         code = ErrorCode.NONE
         if isinstance(changed, ErrorCode):
             code = changed
+        elif room is not None and changed.stored_bytes_at_most() > room:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             self._store(changed, out)
-        out.reply(ticket, added(request, dict.fromkeys(partitions, code)))
+            known = changed
+        out.reply(asked.ticket, added(request, dict.fromkeys(_places(request), code)))
+        return known
+
+    def _answer_held(self, completed: Transaction, now_ms: int, out: Decision) -> None:
+        held = self._held.pop(completed.transactional_id, None)
+        if held is None:
+            return
+        out.cancel(("held", completed.transactional_id))
+        known: Transaction | None = completed
+        room = self._config.record_bytes_max
+        for each in held:
+            assert known is not None
+            room -= known.stored_bytes_at_most()
+            known = self._add_to(known, each, now_ms, out, room)
+
+    def _refuse_held(self, transactional_id: str, out: Decision) -> None:
+        for ticket, request, _version in self._held.pop(transactional_id, ()):
+            codes = dict.fromkeys(_places(request), ErrorCode.CONCURRENT_TRANSACTIONS)
+            out.reply(ticket, added(request, codes))
 
     def _end(self, ticket: Ticket, request: EndTxnRequest, version: int, now_ms: int, out: Decision) -> None:
         known = self._transactions.get(request.transactional_id)
@@ -266,6 +323,10 @@ def added(
             for topic in request.topics
         ],
     )
+
+
+def _places(request: AddPartitionsToTxnTransaction) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic.name, each) for topic in request.topics for each in topic.partitions)
 
 
 def _producer_id(given: Identity, ongoing: Identity) -> InitProducerIdResponse:
