@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidelog.cli.running import run
-from tidelog.cli.segment_files import dump_log, dump_offset_index, dump_snapshot, dump_time_index, find_files
+from tidelog.cli.segment_files import (
+    dump_aborted_index,
+    dump_log,
+    dump_offset_index,
+    dump_snapshot,
+    dump_time_index,
+    find_files,
+)
 from tidelog.records.build import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.header import BatchHeader, peek
 from tidelog.records.record import Record
 from tidelog.storage import snapshots
+from tidelog.storage.aborted_index import AbortedEntry
+from tidelog.storage.aborted_index import pack as pack_aborted
 from tidelog.storage.producers import Producers
 
 if TYPE_CHECKING:
@@ -119,6 +128,18 @@ def test_a_time_index_is_shown(partition: Path) -> None:
         {"timestamp": 2000, "offset": 109},
     ]
     assert [finding.damage for finding in findings] == [None, None, "entries must rise"]
+
+
+def test_aborted_transactions_are_shown(partition: Path) -> None:
+    index = partition / f"{100:020d}.txnindex"
+    entry = AbortedEntry(producer_id=7, first_offset=101, last_offset=105, last_stable_offset=103)
+    index.write_bytes(pack_aborted([entry]) + b"torn")
+    (damage,) = dump_aborted_index(index)
+    assert damage.damage is not None
+    index.write_bytes(pack_aborted([entry]) + bytes(34))
+    shown, damage = dump_aborted_index(index)
+    assert shown.fields == {"producer_id": 7, "first_offset": 101, "last_offset": 105, "last_stable_offset": 103}
+    assert (damage.position, damage.damage is None) == (34, False)
 
 
 def test_a_producer_snapshot_is_shown(partition: Path) -> None:

@@ -86,8 +86,8 @@ def close_segment(log: Log) -> None:
 
 
 def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = AMPLE) -> Mapped:
-    """A whole cleaning, all on one thread, of a log whose replicas have everything."""
-    log.producers.transactions.settle(log.log_end_offset)
+    """A whole cleaning, all on one thread, of a log whose only replica this is."""
+    log.producers.transactions.settle(log.flushed_offset)
     ticket = tickets.take(log, log.log_end_offset, now_ms, limits)
     cleaning = Cleaning(log.room.fs, ticket.job, UNTHROTTLED)
     mapped = cleaning.map_dirty()

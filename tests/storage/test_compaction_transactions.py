@@ -230,7 +230,7 @@ class CompactedTransactionsMachine(RuleBasedStateMachine):
 
     @rule(groups=st.integers(0, 2), forget=st.sampled_from(Forget))
     def crash_while_cleaning(self, groups: int, forget: Forget) -> None:
-        self.log.producers.transactions.settle(self.log.log_end_offset)
+        self.log.producers.transactions.settle(self.log.flushed_offset)
         ticket = tickets.take(self.log, self.log.log_end_offset, self.now_ms, AMPLE)
         cleaning = Cleaning(self.fs, ticket.job, UNTHROTTLED)
         for group in cleaning.map_dirty().groups[:groups]:
@@ -270,8 +270,8 @@ class CompactedTransactionsMachine(RuleBasedStateMachine):
     @rule(chunk_bytes=st.integers(1, 900))
     def read(self, chunk_bytes: int) -> None:
         transactions = self.log.producers.transactions
-        transactions.settle(self.log.log_end_offset)
-        stable = min(transactions.first_unstable_offset, self.log.log_end_offset)
+        transactions.settle(self.log.flushed_offset)
+        stable = min(transactions.first_unstable_offset, self.log.flushed_offset)
         state: dict[bytes, bytes] = {}
         for record in read_committed(self.log, stable, chunk_bytes):
             assert record.key is not None

@@ -70,6 +70,11 @@ class TransactionMachine(RuleBasedStateMachine):
         offset = end(self.log, producer_id, marker, epoch=epoch, version=2 if bump else 0)
         self.batches.append(Stored(offset, offset + 1, producer_id, epoch, True, marker))
 
+    @rule(producer_id=PRODUCERS, count=st.integers(1, 3), bump=st.booleans())
+    def abort(self, producer_id: int, count: int, *, bump: bool) -> None:
+        self._write(producer_id, count, 0, transactional=True)
+        self.end(producer_id=producer_id, commit=False, bump=bump, coordinator=0)
+
     @rule(producer_id=PRODUCERS)
     def end_late(self, producer_id: int) -> None:
         """A marker of an epoch that is over."""
@@ -97,9 +102,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def checkpoint(self) -> None:
         self.store.write_checkpoints()
 
-    @rule(share=st.floats(0, 1))
-    def truncate(self, share: float) -> None:
-        target = int(self.log.log_end_offset * share)
+    @rule(back=st.integers(0, 12))
+    def truncate(self, back: int) -> None:
+        target = max(0, self.log.log_end_offset - back)
         self.log.truncate_to(target)
         self.batches = [each for each in self.batches if each.next_offset <= target]
         self.flushed = min(self.flushed, self.log.log_end_offset)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tidelog.records.record import Record
 
 _VALUE_SHOWN_MAX = 80
+_ABSENT_IF_MINUS_ONE = frozenset(
+    {"producer_id", "producer_epoch", "base_sequence", "transaction_first_offset", "coordinator_epoch"}
+)
 
 
 @click.group()
@@ -31,7 +34,7 @@ def log() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch, entry or producer.")
 @click.pass_context
 def dump(ctx: click.Context, path: Path, with_records: bool, damage_only: bool, as_json: bool) -> None:
-    """Print what is in segments (.log), indexes (.index, .timeindex) and producer snapshots (.snapshot).
+    """Print what is in segments (.log), indexes (.index, .timeindex, .txnindex) and producer snapshots (.snapshot).
 
     Checksums are verified and indexes held against their logs. Exit code 1 when anything is damaged.
     """
@@ -82,7 +85,7 @@ def _telling(name: str, value: Any) -> bool:
     """Whether a field says something: false flags and absent producers do not."""
     if value is False or name == "crc":
         return False
-    return not (value == -1 and name in {"producer_id", "producer_epoch", "base_sequence"})
+    return not (value == -1 and name in _ABSENT_IF_MINUS_ONE)
 
 
 def _shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.errors import BrokerError
 from tidelog.records.compression import Codec
 from tidelog.records.record import iter_records
-from tidelog.storage import offset_index, snapshots, time_index, walk
+from tidelog.storage import aborted_index, offset_index, snapshots, time_index, walk
 from tidelog.storage.fs import RealFile, read_fully
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidelog.records.record import Record
 
 LOG_SUFFIX = ".log"
-SUFFIXES = (LOG_SUFFIX, offset_index.SUFFIX, time_index.SUFFIX, snapshots.SUFFIX)
+SUFFIXES = (LOG_SUFFIX, offset_index.SUFFIX, time_index.SUFFIX, aborted_index.SUFFIX, snapshots.SUFFIX)
 
 _INDEX_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -65,6 +65,8 @@ def dump(path: Path, *, with_records: bool) -> Iterator[Finding]:
         return dump_offset_index(path)
     if path.suffix == time_index.SUFFIX:
         return dump_time_index(path)
+    if path.suffix == aborted_index.SUFFIX:
+        return dump_aborted_index(path)
     return dump_snapshot(path)
 
 
@@ -154,6 +156,18 @@ def dump_time_index(path: Path) -> Iterator[Finding]:
     yield from _leftover(path, _TIME_ENTRY)
 
 
+def dump_aborted_index(path: Path) -> Iterator[Finding]:
+    """The transactions that were aborted in the segment; ends at the first entry that makes no sense."""
+    data = path.read_bytes()
+    position = 0
+    try:
+        for entry in aborted_index.unpack(data):
+            yield Finding("aborted", position, entry._asdict())
+            position += aborted_index.ENTRY_SIZE
+    except aborted_index.AbortedIndexDamaged as damage:
+        yield Finding("damage", position, damage=str(damage))
+
+
 def _entries(path: Path, entry: Struct) -> Iterator[tuple[int, tuple[int, int]]]:
     """Kafka fills an active segment's index with zeros up to its full size: they are no entries."""
     data = path.read_bytes()
@@ -192,6 +206,8 @@ def dump_snapshot(path: Path) -> Iterator[Finding]:
                 "batches": len(producer.window),
                 "last_sequence": producer.last_sequence,
                 "last_offset": last.last_offset if last is not None else -1,
+                "transaction_first_offset": producer.transaction_first_offset,
+                "coordinator_epoch": producer.coordinator_epoch,
                 "timestamp": producer.last_seen_ms,
             },
         )
