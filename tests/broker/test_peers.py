@@ -106,6 +106,42 @@ def test_a_broker_that_moved_is_found_at_its_new_place(tmp_path: Path, monkeypat
     asyncio.run(scenario())
 
 
+def test_who_waits_for_a_broker_that_hangs_is_told_when_the_cluster_counts_it_out() -> None:
+    """It takes connections, as a stopped process does, and answers nothing."""
+
+    async def nobody(_request: Message) -> Message:
+        raise AssertionError("nothing goes to this broker itself")
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+        hangs = asyncio.Event()
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            asked.set()
+            await hangs.wait()
+            writer.close()
+
+        server = await asyncio.start_server(hang, "127.0.0.1", 0)
+        places = {2: Address("127.0.0.1", server.sockets[0].getsockname()[1])}
+        peers = Peers(1, SECRET, SERVED, places.get, nobody)
+        waiting = asyncio.ensure_future(peers.sender("test", 3600.0)(2, ASK))
+        await asked.wait()
+        peers.hang_up_on_absent()
+        await asyncio.sleep(0)
+        assert not waiting.done(), "it is there"
+        del places[2]
+        peers.hang_up_on_absent()
+        with pytest.raises(PeerUnreachable):
+            await asyncio.wait_for(waiting, TIMEOUT_S)
+        await peers.close()
+        hangs.set()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(scenario())
+
+
 def test_the_secret_is_made_once(tmp_path: Path) -> None:
 
     async def secret() -> bytes:

@@ -29,6 +29,7 @@ class Manner(Enum):
     KILLED = "killed, others take over"
     BACK_AT_ONCE = "killed, back before anybody noticed"
     HANGS = "hangs, others take over, and it wakes up"
+    IN_TURN = "killed, and so is another once it is back"
 
 
 class Figures(NamedTuple):
@@ -86,18 +87,29 @@ class CrashRounds:
             cluster.pause(victim)
         else:
             cluster.kill(victim)
+        if manner is Manner.IN_TURN:
+            self._wait_for_others()
+            cluster.restart(victim)
+            self._stage.wait_until_replicated()
+            cluster.kill(_next_to(victim))
         if manner is Manner.BACK_AT_ONCE:
             cluster.restart(victim)
         else:
-            for topic in TOPICS:
-                cluster.wait_until_led(topic)
+            self._wait_for_others()
+
+    def _wait_for_others(self) -> None:
+        for topic in TOPICS:
+            self._stage.cluster.wait_until_led(topic)
 
     def _mend(self, victim: int, manner: Manner) -> None:
+        cluster = self._stage.cluster
         if manner is Manner.HANGS:
-            self._stage.cluster.resume(victim)
+            cluster.resume(victim)
         elif manner is Manner.KILLED:
-            self._stage.cluster.restart(victim)
-        self._stage.cluster.wait_until_whole()
+            cluster.restart(victim)
+        elif manner is Manner.IN_TURN:
+            cluster.restart(_next_to(victim))
+        cluster.wait_until_whole()
 
     # --- judgement ---
 
@@ -152,6 +164,10 @@ class CrashRounds:
         if not committed:
             self._read_upto = at_end
         return found
+
+
+def _next_to(broker: int) -> int:
+    return BROKERS[BROKERS.index(broker) - 1]
 
 
 def differences(

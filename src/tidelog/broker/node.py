@@ -291,6 +291,7 @@ class Node:
         return found is not None and 0 <= partition < len(found.partitions)
 
     def _metadata_changed(self, deleted: tuple[str, ...]) -> None:
+        self._peers.hang_up_on_absent()
         self.groups.topics_changed(deleted)
         self.transactions.topics_changed(deleted)
 

@@ -48,6 +48,8 @@ class PeerLine:
         self._client_id = f"broker-{local_id}-{purpose}"
         self._timeout_s = timeout_s
         self._channel: Channel | None = None
+        self._half_open: Channel | None = None
+        """Not proved yet."""
         self._offered: Mapping[int, tuple[int, int]] = {}
         self._opening = asyncio.Lock()  # whoever comes first opens it for all
         self._correlation_id = 0
@@ -66,9 +68,11 @@ class PeerLine:
             raise PeerUnreachable(f"broker at {self.address}: {error}") from error
 
     async def close(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        """Fails what is outstanding, and opening too."""
+        channels, self._channel, self._half_open = (self._channel, self._half_open), None, None
+        for channel in channels:
+            if channel is not None:
+                await channel.close()
 
     def _version_of(self, request: Message) -> int:
         first, last = self._offered.get(request.API, (0, -1))
@@ -81,12 +85,15 @@ class PeerLine:
         channel = await Channel.connect(
             self.address.host, self.address.port, connect_timeout_s=self._timeout_s, in_flight_max=_IN_FLIGHT_MAX
         )
+        self._half_open = channel
         try:
             await self._agree(channel)
             await self._prove(channel)
         except BaseException:
             await channel.close()
             raise
+        finally:
+            self._half_open = None
         return channel
 
     async def _agree(self, channel: Channel) -> None:

@@ -5,6 +5,7 @@ What is sent to this broker itself, as a controller does, takes no socket: it go
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peer_line import PeerLine
@@ -34,6 +35,7 @@ class Peers:
         self._address_of = address_of
         self._answer_locally = answer_locally
         self._lines: dict[tuple[int, str], PeerLine] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def sender(self, purpose: str, timeout_s: float) -> Callable[[int, Message], Awaitable[Any]]:
         """A way to send. Requests of different purposes do not hold each other up."""
@@ -46,10 +48,19 @@ class Peers:
 
         return send
 
+    def hang_up_on_absent(self) -> None:
+        """Tells everybody who waits for a broker that is no longer in the cluster. If it hangs, nobody else does: its
+        connections stay open."""
+        for key in [key for key in self._lines if self._address_of(key[0]) is None]:
+            closing = asyncio.get_running_loop().create_task(self._lines.pop(key).close(), name=f"hang up on {key[0]}")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         lines, self._lines = list(self._lines.values()), {}
         for line in lines:
             await line.close()
+        await asyncio.gather(*self._closing)
 
     async def _line(self, broker_id: int, purpose: str, timeout_s: float) -> PeerLine:
         address = self._address_of(broker_id)
