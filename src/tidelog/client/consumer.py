@@ -15,8 +15,9 @@ import logging
 import re
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, Self, Unpack, cast
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, Unpack, cast
 
+from tidelog.client.arrow_batches import BATCH_BYTES_MAX, ArrowTaker
 from tidelog.client.background import Background
 from tidelog.client.cluster import Cluster
 from tidelog.client.config import ConsumerConfig
@@ -29,8 +30,10 @@ from tidelog.errors import BrokerError
 from tidelog.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
+
+    from pyarrow import RecordBatch  # type: ignore[import-untyped]
 
     from tidelog.client.backoff import Deadline
     from tidelog.client.consumer_settings import ConsumerSettings
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Consumer", "ConsumerRecord"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 _CLOSE_WHEN_CANCELLED_S: Final = 2.0
@@ -345,8 +350,38 @@ class Consumer(Generic[K, V]):
         self._in_hand = (record,)
         return shown
 
+    async def poll_batch(
+        self, timeout_s: float | None = None, *, max_bytes: int = BATCH_BYTES_MAX, headers: bool = True
+    ) -> RecordBatch:
+        """As `poll`, but a pyarrow.RecordBatch with the columns of Spark's Kafka source, `headers` only if wished.
+
+        It holds what waits, keys and values as bytes: batches as they were stored, until it has some `max_bytes`.
+        """
+        taker = ArrowTaker(self._fetcher, max_bytes=max_bytes, headers=headers)
+        for partition in {TopicPartition(record.topic, record.partition) for record in self._ready}:
+            self._take_back(partition)
+        await self._wait_for(taker.take, timeout_s)
+        self._in_hand = taker.first_records
+        return taker.finish()
+
+    async def batches(
+        self, *, max_bytes: int = BATCH_BYTES_MAX, headers: bool = True
+    ) -> AsyncGenerator[RecordBatch, None]:
+        """Record batches without end, as `poll_batch` gives them and never empty: `async for batch in ...batches()`."""
+        while True:
+            batch = await self.poll_batch(max_bytes=max_bytes, headers=headers)
+            if batch.num_rows:
+                yield batch
+
     async def _next_records(self, timeout_s: float | None, limit: int) -> list[ConsumerRecord]:
-        """As they were stored. What the application got before it has dealt with: it would not come for more."""
+        """As they were stored."""
+        return await self._wait_for(lambda: self._take(limit), timeout_s) or []
+
+    async def _wait_for(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
+        """What `take` finds as soon as it finds something; None when the time is up.
+
+        What the application got before it has dealt with: it would not come for more.
+        """
         self._in_hand = ()
         group = self._group
         loop = asyncio.get_running_loop()
@@ -360,14 +395,14 @@ class Consumer(Generic[K, V]):
                 arrived.clear()
                 if group is not None and group.attention:
                     await group.attend()
-                if (records := self._take(limit)) is not None:
-                    return records
+                if (taken := take()) is not None:
+                    return taken
                 if self._fetcher.error is not None:
                     raise self._fetcher.error
                 async with asyncio.timeout_at(until_s):
                     await arrived.wait()
         except TimeoutError:
-            return []
+            return None
         finally:
             if group is not None:
                 group.presence.inside -= 1

@@ -14,6 +14,7 @@ ClientError
 ├── CommitFailed         the group has moved on: the partitions may be read by another member from the last commit on
 ├── NotReadable          a deserializer cannot read a record
 ├── NotWritable          a serializer cannot write a key or a value
+├── NeedsPackage         a package that this call needs is not installed
 ├── InvalidState         the call makes no sense now; the message names the one that does
 ├── TransactionFailed    the transaction cannot be committed: abort it, and do its work again
 ├── ProducerStopped      the producer cannot go on: close it
@@ -56,6 +57,11 @@ class TimedOut(ClientError):  # noqa: N818
 
 class NotSupported(ClientError):  # noqa: N818
     pass
+
+
+class NeedsPackage(ClientError):  # noqa: N818
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs {package}: pip install 'tidelog[{extra}]'")
 
 
 class BadReply(ClientError):  # noqa: N818

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from tidelog.errors import BrokerError
 from tidelog.records.control import read_marker
 from tidelog.records.header import CorruptBatch, crc_ok
-from tidelog.records.record import Batch, RecordHeaders, iter_batches, iter_records
+from tidelog.records.record import Batch, RecordHeaders, iter_batches
+from tidelog.records.rows import read_rows
 from tidelog.types import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -179,25 +180,47 @@ class PartitionBuffer:
         if self._decoded:
             self.position = Offset(self._decoded[0].offset)
 
+    def take_single(self) -> list[ConsumerRecord]:
+        """The rest of a batch that was begun; moves the position."""
+        return self.take(len(self._decoded))
+
+    def take_batches(self, read: Callable[[memoryview, Offset], object], full: Callable[[], bool]) -> None:
+        """Has `read` read batch after batch, each from an offset on, until `full`; moves the position past them.
+
+        Records that were taken apart already must have been taken before.
+        """
+        assert not self._decoded, f"{self.partition}: single records wait before the next batch"
+        begin = self.position
+        while self._answers and not full():
+            try:
+                header, data = self._next_batch()
+                if not header.control:
+                    read(data, self.position)
+            except BrokerError:
+                if self.position > begin:
+                    break  # it will be said again when the application has these
+                raise
+            self._drop_batch()
+            self.position = max(self.position, header.next_offset if self._answers else self.fetch_offset)
+
     def _decode_next(self) -> None:
-        batches = self._answers[0]
-        header, data = batches[0]
+        header, data = self._next_batch()
+        if not header.control:
+            self._decoded.extend(read_rows(data, ConsumerRecord, self.partition, first_offset=self.position))
+        self._drop_batch()
+
+    def _next_batch(self) -> Batch:
+        header, data = batch = self._answers[0][0]
         if self._check_crcs and not crc_ok(data, 0, len(data)):
             raise CorruptBatch(
                 f"{self.partition}: the batch at offset {header.base_offset} is damaged (its CRC-32C does not match); "
                 f"seek past offset {header.last_offset} to skip it"
             )
-        if not header.control:
-            topic, partition = self.partition
-            new, start = tuple.__new__, self.position
-            self._decoded.extend(
-                [
-                    new(ConsumerRecord, (topic, partition, *record))
-                    for record in iter_records(data)
-                    if record.offset >= start
-                ]
-            )
-        batches.popleft()
+        return batch
+
+    def _drop_batch(self) -> None:
+        batches = self._answers[0]
+        header, data = batches.popleft()
         self._held_bytes -= len(data)
         self._held_records -= header.record_count
         if not batches:

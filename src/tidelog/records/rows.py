@@ -45,7 +45,7 @@ def read_rows(
             header.base_timestamp,
             header.max_timestamp if header.log_append_time else None,
             row_type,
-            prefix,
+            tuple(prefix),
             first_offset,
         )
         if found is not None:
