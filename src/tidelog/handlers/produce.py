@@ -95,7 +95,7 @@ class _Part:
 def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
     reply = ProduceResponse(responses=[])
     parts: list[_Part] = []
-    deep = False
+    slow = False
     now_ms = ctx.services.clock.now_ms()
     for topic in req.topic_data:
         replies: list[PartitionProduceResponse] = []
@@ -110,16 +110,17 @@ def handle(ctx: Context, req: ProduceRequest) -> Answer[ProduceResponse]:
                 name = topic.name
                 if ctx.version >= _TOPIC_IDS_SINCE:
                     name = ctx.services.image.topic_by_id(topic.topic_id).name
-                deep |= _check(ctx, req, part, name, data.records, now_ms)
+                slow |= _check(ctx, req, part, name, data.records, now_ms)
             except BrokerError as error:
                 _refuse(part, error)
-    if deep or any(part.guard for part in parts):
+    if slow:
         return _handle_slowly(ctx, req, reply, parts)
     return _append_all(ctx, req, reply, parts, now_ms)
 
 
 def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: object, now_ms: int) -> bool:
-    """Finds the partition and checks the batch; True if its records must be looked at in a thread first."""
+    """Finds the partition and checks the batch; True if its records must be looked at in a thread first, or if somebody
+    must be asked about its transaction."""
     if req.acks not in _LEGAL_ACKS:
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {req.acks}")
     partition = ctx.services.replicas.get(topic, part.reply.index)
@@ -137,7 +138,7 @@ def _check(ctx: Context, req: ProduceRequest, part: _Part, topic: str, records: 
                 part.replace(deep_check(batch, header, config, _INLINE_INFLATED_BYTES_MAX))
             except InflatedTooLarge:
                 part.unchecked = True
-    return part.unchecked
+    return part.unchecked or (part.guard is not None and part.guard is not TRUSTED)
 
 
 def _verification(
