@@ -62,9 +62,10 @@ class ProducerIds:
                 self._ids = await self._claim_block()
 
     async def stop(self) -> None:
-        if self._refilling is not None:
-            self._refilling.cancel()
-            await asyncio.gather(self._refilling, return_exceptions=True)
+        refilling, self._refilling = self._refilling, None
+        if refilling is not None:
+            refilling.cancel()
+            await asyncio.gather(refilling, return_exceptions=True)
 
     def _take(self) -> ProducerId | None:
         if not self._ids:
