@@ -19,13 +19,18 @@ if TYPE_CHECKING:
         Closed,
         CommitFailed,
         ConnectionLost,
+        InvalidState,
         NoOffset,
         NotReadable,
         NotSupported,
+        NotWritable,
         OffsetOutOfRange,
         PositionUnknown,
+        ProducerFenced,
+        ProducerStopped,
         RecordTooLarge,
         TimedOut,
+        TransactionFailed,
     )
     from tidelog.client.fetching import ConsumerRecord
     from tidelog.client.groups.listener import RebalanceListener
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.client.offsets import OffsetAndMetadata, OffsetSpec
     from tidelog.client.producer import Producer
     from tidelog.client.sender import RecordMetadata
+    from tidelog.client.transactions.handles import PreparedTransaction, TransactionHandle, TransactionPart
     from tidelog.errors import BrokerError, ErrorCode
     from tidelog.types import TopicPartition
 
@@ -51,21 +57,29 @@ _HOMES = {
     "ConsumerRecord": "tidelog.client.fetching",
     "ErrorCode": "tidelog.errors",
     "GroupMetadata": "tidelog.client.groups.member",
+    "InvalidState": "tidelog.client.errors",
     "NewTopic": "tidelog.client.descriptions",
     "NoOffset": "tidelog.client.errors",
     "NotReadable": "tidelog.client.errors",
     "NotSupported": "tidelog.client.errors",
+    "NotWritable": "tidelog.client.errors",
     "OffsetAndMetadata": "tidelog.client.offsets",
     "OffsetOutOfRange": "tidelog.client.errors",
     "OffsetSpec": "tidelog.client.offsets",
     "PositionUnknown": "tidelog.client.errors",
+    "PreparedTransaction": "tidelog.client.transactions.handles",
     "Producer": "tidelog.client.producer",
     "ProducerConfig": "tidelog.client.config",
+    "ProducerFenced": "tidelog.client.errors",
+    "ProducerStopped": "tidelog.client.errors",
     "RebalanceListener": "tidelog.client.groups.listener",
     "RecordMetadata": "tidelog.client.sender",
     "RecordTooLarge": "tidelog.client.errors",
     "TimedOut": "tidelog.client.errors",
     "TopicPartition": "tidelog.types",
+    "TransactionFailed": "tidelog.client.errors",
+    "TransactionHandle": "tidelog.client.transactions.handles",
+    "TransactionPart": "tidelog.client.transactions.handles",
 }
 
 __all__ = [
@@ -83,21 +97,29 @@ __all__ = [
     "ConsumerRecord",
     "ErrorCode",
     "GroupMetadata",
+    "InvalidState",
     "NewTopic",
     "NoOffset",
     "NotReadable",
     "NotSupported",
+    "NotWritable",
     "OffsetAndMetadata",
     "OffsetOutOfRange",
     "OffsetSpec",
     "PositionUnknown",
+    "PreparedTransaction",
     "Producer",
     "ProducerConfig",
+    "ProducerFenced",
+    "ProducerStopped",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLarge",
     "TimedOut",
     "TopicPartition",
+    "TransactionFailed",
+    "TransactionHandle",
+    "TransactionPart",
 ]
 
 

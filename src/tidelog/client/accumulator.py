@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from tidelog.records.build import append_record, seal_batch
-from tidelog.records.header import MAGIC_V2, NO_SEQUENCE, BatchHeader
+from tidelog.records.header import MAGIC_V2, NO_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
 from tidelog.records.record import iter_records
 from tidelog.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition
 
@@ -48,6 +48,7 @@ class Batch(Generic[T]):
         "partition",
         "sealed",
         "tokens",
+        "transactional",
     )
 
     def __init__(self, partition: TopicPartition, created_s: float, base_timestamp: int) -> None:
@@ -63,6 +64,7 @@ class Batch(Generic[T]):
         """An attempt ended without an answer: the broker may have it already."""
         self.identity: ProducerIdentity | None = None
         self.base_sequence = NO_SEQUENCE
+        self.transactional = False
         self.sealed: bytearray | None = None
 
     @property
@@ -92,7 +94,7 @@ class Batch(Generic[T]):
             leader_epoch=NO_LEADER_EPOCH,
             magic=MAGIC_V2,
             crc=0,
-            attributes=0,
+            attributes=TRANSACTIONAL_BIT if self.transactional else 0,
             last_offset_delta=self.record_count - 1,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
@@ -202,7 +204,9 @@ class Accumulator(Generic[T]):
     def peek(self, partition: TopicPartition) -> Batch[T]:
         return self._lanes[partition].queue[0]
 
-    def take(self, partition: TopicPartition, identity: ProducerIdentity | None) -> Batch[T]:
+    def take(
+        self, partition: TopicPartition, identity: ProducerIdentity | None, *, transactional: bool = False
+    ) -> Batch[T]:
         """The next batch, now in flight. A new one gets `identity` and the next sequence; a retry keeps its own."""
         lane = self._lanes[partition]
         assert lane.in_flight is None, f"{partition} already has a batch in flight"
@@ -212,6 +216,7 @@ class Accumulator(Generic[T]):
             if lane.identity != identity:
                 lane.identity, lane.next_sequence = identity, 0
             batch.identity, batch.base_sequence = identity, lane.next_sequence
+            batch.transactional = transactional
         return batch
 
     def succeeded(self, batch: Batch[T]) -> None:
@@ -245,6 +250,36 @@ class Accumulator(Generic[T]):
         lane.queue.appendleft(second)
         lane.queue.appendleft(first)
         self._used_bytes += first.size + second.size - batch.size
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether there are records of the partition that are not settled."""
+        return partition in self._busy
+
+    def next_sequence(self, partition: TopicPartition, identity: ProducerIdentity) -> int:
+        """What the next record of the partition will be numbered; all before it must be settled."""
+        assert partition not in self._busy, f"{partition} has records that are not settled"
+        lane = self._lanes.get(partition)
+        return lane.next_sequence if lane is not None and lane.identity == identity else 0
+
+    def resume(self, partition: TopicPartition, identity: ProducerIdentity, next_sequence: int) -> None:
+        """Goes on where somebody else with the same identity has stopped."""
+        assert partition not in self._busy, f"{partition} has records that are not settled"
+        lane = self._lanes.setdefault(partition, _Lane())
+        lane.identity, lane.next_sequence = identity, next_sequence
+
+    def give_up_waiting(self) -> list[Batch[T]]:
+        """Removes and gives every batch that is not in flight."""
+        given_up: list[Batch[T]] = []
+        for lane in list(self._busy.values()):
+            in_flight, lane.in_flight = lane.in_flight, None
+            while lane.queue:
+                batch = lane.in_flight = lane.queue.popleft()
+                self.failed(batch)
+                given_up.append(batch)
+            lane.in_flight = in_flight
+            if in_flight is not None:
+                self._busy[in_flight.partition] = lane
+        return given_up
 
     def expire(self, created_before_s: float) -> list[Batch[T]]:
         """Removes and gives the waiting batches that are older; those in flight are for their answer to decide."""

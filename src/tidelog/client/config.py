@@ -65,7 +65,7 @@ class ProducerConfig(ClientConfig):
     """Where records go that name no partition. "murmur2": by the key's hash, as Java's clients do, and keyless ones to
     one partition until its batch is full."""
     transactional_id: str | None = None
-    """A name that the producer keeps over restarts. It makes transactions possible, and fences an earlier life of it."""
+    """A name that the producer keeps over restarts: it makes transactions possible, and fences its earlier lives."""
     transaction_timeout_ms: int = 60_000
     """The coordinator aborts a transaction that is open for longer."""
     transaction_two_phase_commit_enable: bool = False

@@ -32,6 +32,8 @@ class Connection:
 
     def __init__(self, channel: Channel, config: ClientConfig) -> None:
         self.offered: Offered = {}
+        self.features: dict[str, int] = {}
+        """What the cluster as a whole has agreed on, such as transaction.version, and to which level."""
         self._channel = channel
         self._config = config
         self._correlation_id = 0
@@ -100,6 +102,7 @@ class Connection:
         else:
             reply = _decoded(ApiVersionsResponse, frame, newest)
         check(reply.error_code, about="agreeing on versions")
+        self.features = {feature.name: feature.max_version_level for feature in reply.finalized_features}
         return {entry.api_key: (entry.min_version, entry.max_version) for entry in reply.api_keys}
 
     async def _exchange(self, request: Message, response: type[M], version: int, timeout_ms: int | None) -> M:

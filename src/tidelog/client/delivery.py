@@ -34,7 +34,7 @@ _IDENTITY_UNKNOWN = frozenset(
 )
 
 
-def judge(code: ErrorCode, *, record_count: int, maybe_stored: bool) -> Verdict:
+def judge(code: ErrorCode, *, record_count: int, maybe_stored: bool, transactional: bool = False) -> Verdict:
     """`maybe_stored`: an earlier attempt ended without a clear answer."""
     if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return Verdict.DELIVERED
@@ -42,13 +42,19 @@ def judge(code: ErrorCode, *, record_count: int, maybe_stored: bool) -> Verdict:
         return Verdict.SPLIT if record_count > 1 and not maybe_stored else Verdict.FAIL
     if code in _IDENTITY_UNKNOWN:
         # The broker lost track of us. What it surely does not have can be sent anew; the rest might be stored twice.
-        return Verdict.FAIL if maybe_stored else Verdict.RENEW
+        # A transaction has one identity from its beginning to its end.
+        return Verdict.FAIL if maybe_stored or transactional else Verdict.RENEW
     return Verdict.RETRY if code.retriable else Verdict.FAIL
 
 
 def leaves_doubt(code: ErrorCode) -> bool:
     """Whether the batch may have been stored although this is an error."""
     return code in _MAYBE_STORED
+
+
+def sequence_is_unknown(code: ErrorCode) -> bool:
+    """Whether the broker and the producer do not agree on what comes next."""
+    return code in _IDENTITY_UNKNOWN
 
 
 def metadata_is_stale(code: ErrorCode) -> bool:

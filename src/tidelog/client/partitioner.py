@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from tidelog.records.key_hash import murmur2
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Partitioner = Callable[[str, bytes | None, int, Sequence[int]], int]
+"""From topic, key, number of partitions, and those that have a leader now, to one of the partitions."""
+
+PartitionerName = Literal["murmur2", "random", "round_robin"]
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """The sign bit is masked, not negated: that is what Java's clients do, and all must agree."""
     return (murmur2(key) & 0x7FFF_FFFF) % partition_count
+
+
+class RandomPartitioner:
+    """Spreads records evenly, whatever their keys."""
+
+    def __init__(self, dice: random.Random | None = None) -> None:
+        self._random = dice or random.Random()  # noqa: S311 - spreads load, guards nothing
+
+    def __call__(self, _topic: str, _key: bytes | None, _partition_count: int, available: Sequence[int]) -> int:
+        return self._random.choice(available)
+
+
+class RoundRobinPartitioner:
+    """One partition after the other, whatever the keys."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def __call__(self, topic: str, _key: bytes | None, _partition_count: int, available: Sequence[int]) -> int:
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return available[turn % len(available)]
+
+
+def named_partitioner(name: PartitionerName) -> Partitioner | None:
+    """None stands for the usual one, which must know how full batches are."""
+    if name == "random":
+        return RandomPartitioner()
+    return RoundRobinPartitioner() if name == "round_robin" else None
 
 
 class StickyPartitioner:

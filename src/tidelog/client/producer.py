@@ -1,26 +1,36 @@
 """Sends records: gathered into batches, to the leader of each partition, again when it fails, and in order.
 
-    async with Producer("localhost:9092") as producer:
+    async with Producer("localhost:9092", linger_ms=5) as producer:
         delivery = await producer.send("orders", b"value", key=b"customer-17")
         print((await delivery).offset)
 
 `send` returns as soon as the record is in the buffer; the future it gives is done when the broker has stored it, or
 holds the exception that says why not. Records of one partition are stored in the order in which they were sent.
+
+With a `transactional_id`, records are sent in transactions, of which readers see everything or nothing:
+
+    async with producer.transaction():
+        await producer.send("orders", b"value")
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.background import Background
 from tidelog.client.backoff import Deadline
 from tidelog.client.cluster import Cluster
 from tidelog.client.config import ProducerConfig
-from tidelog.client.errors import Closed, RecordTooLarge, TimedOut, refusal
-from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.errors import Closed, InvalidState, RecordTooLarge, TimedOut, refusal
+from tidelog.client.partitioner import StickyPartitioner, named_partitioner, partition_for_key
 from tidelog.client.sender import Receipt, RecordMetadata, Sender
+from tidelog.client.serializing import K, V, Writer
+from tidelog.client.transactions.book import Book
+from tidelog.client.transactions.coordination import Coordination
+from tidelog.client.transactions.transactions import Transactions
 from tidelog.clock import SystemClock
 from tidelog.errors import ErrorCode
 from tidelog.records.build import record_size_max
@@ -28,22 +38,47 @@ from tidelog.records.header import HEADER_SIZE
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
+    from typing import Unpack
 
+    from tidelog.client.groups.member import GroupMetadata
     from tidelog.client.metadata import TopicMetadata
+    from tidelog.client.offsets import OffsetAndMetadata
+    from tidelog.client.partitioner import Partitioner, PartitionerName
+    from tidelog.client.producer_settings import ProducerSettings
+    from tidelog.client.serializing import Serializer
+    from tidelog.client.transactions.handles import PreparedTransaction, TransactionHandle, TransactionPart
     from tidelog.clock import Clock
 
 __all__ = ["Producer", "RecordMetadata"]
 
 
-class Producer:
-    """One per program is enough: it may be shared by all tasks of an event loop."""
+class Producer(Generic[K, V]):
+    """One per program is enough: it may be shared by all tasks of an event loop, and so is a transaction of its."""
 
     def __init__(
-        self, bootstrap: str | Sequence[str], config: ProducerConfig | None = None, *, clock: Clock | None = None
+        self,
+        bootstrap: str | Sequence[str] | ProducerConfig,
+        config: ProducerConfig | None = None,
+        *,
+        key_serializer: Serializer[K] | Callable[[K], bytes] | None = None,
+        value_serializer: Serializer[V] | Callable[[V], bytes] | None = None,
+        partitioner: PartitionerName | Partitioner | None = None,
+        keep_prepared: bool = False,
+        clock: Clock | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
-        self.config = config or ProducerConfig()
+        """Settings are keywords, a config, or both: keywords win.
+
+        `keep_prepared`: a transaction that an earlier life of this producer has prepared is not aborted when it starts;
+        it is then in `prepared`, and `complete` ends it.
+        """
+        if isinstance(bootstrap, ProducerConfig):
+            config = bootstrap
+            bootstrap = config.bootstrap_servers
+        self.config = replace(config or ProducerConfig(), **settings)
         self._clock = clock or SystemClock()
         self._cluster = Cluster(bootstrap, self.config)
         self._accumulator: Accumulator[Receipt] = Accumulator(
@@ -52,11 +87,56 @@ class Producer:
             buffer_bytes=self.config.buffer_memory,
         )
         self._background = Background()
-        self._sender = Sender(self._cluster, self._accumulator, self.config, self._background)
+        coordination: Coordination | None = None
+        if self.config.transactional_id is not None:
+            coordination = Coordination(self._cluster, self.config, Book(self.config.transactional_id))
+        self._sender = Sender(self._cluster, self._accumulator, self.config, self._background, coordination)
+        self._transactions: Transactions | None = None
+        if coordination is not None:
+            self._transactions = Transactions(
+                self.config, coordination, self._accumulator, self._sender, self._background, self.flush
+            )
+        self._keep_prepared = keep_prepared
+        self._handle: TransactionHandle | None = None
+        self._writers = (
+            None if key_serializer is None else Writer(key_serializer, "key"),
+            None if value_serializer is None else Writer(value_serializer, "value"),
+        )
+        self._raw = key_serializer is None and value_serializer is None
+        chosen = partitioner or self.config.partitioner
+        self._partitioner = named_partitioner(chosen) if isinstance(chosen, str) else chosen
         self._sticky = StickyPartitioner()
         self._available: dict[str, tuple[TopicMetadata, Sequence[int]]] = {}
         self._flushes = 0
         self._closed = False
+
+    @classmethod
+    def join_transaction(
+        cls,
+        bootstrap: str | Sequence[str] | ProducerConfig,
+        handle: TransactionHandle,
+        config: ProducerConfig | None = None,
+        *,
+        key_serializer: Serializer[K] | Callable[[K], bytes] | None = None,
+        value_serializer: Serializer[V] | Callable[[V], bytes] | None = None,
+        partitioner: PartitionerName | Partitioner | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> Producer[K, V]:
+        """A producer that writes into a transaction of another process, to the partitions that the handle names.
+
+        Call `leave` at the end, and send what it gives to that process, which alone commits or aborts.
+        """
+        settings["transactional_id"] = handle.transactional_id
+        joined = cls(
+            bootstrap,
+            config,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            **settings,
+        )
+        joined._handle = handle
+        return joined
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -69,29 +149,42 @@ class Producer:
         await self.close(flush=not isinstance(error, asyncio.CancelledError | KeyboardInterrupt))
 
     async def start(self) -> None:
-        """Connects to the cluster; BrokersUnreachable when no broker answers."""
+        """Connects to the cluster; BrokersUnreachable when no broker answers. Takes the transactional id over."""
         await self._cluster.start()
         self._background.start(self._sender.run(), "tidelog producer")
+        if self._transactions is not None:
+            try:
+                await self._transactions.start(self._handle, keep_prepared=self._keep_prepared)
+            except BaseException:
+                await self.close(flush=False)
+                raise
 
     async def close(self, *, flush: bool = True) -> None:
-        """Delivers what is buffered (unless told not to), then ends every task and connection."""
+        """Delivers what is buffered, or aborts the open transaction; `flush=False` leaves that to time out.
+
+        Then it ends every task and connection.
+        """
         if self._closed:
             return
         self._closed = True
         try:
+            if flush and self._transactions is not None:
+                await self._transactions.abort_open()
             if flush:
                 await self.flush()
         finally:
             await self._background.close()
+            if self._transactions is not None:
+                await self._transactions.close()
             self._sender.abandon(Closed("the producer was closed before the record was delivered"))
             await self._cluster.close()
 
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -104,7 +197,11 @@ class Producer:
             raise Closed("the producer is closed")
         self._sender.check_running()
         headers = tuple(headers)
-        size = record_size_max(key, value, headers)
+        if self._raw:
+            key_bytes, value_bytes = cast("bytes | None", key), cast("bytes | None", value)
+        else:
+            key_bytes, value_bytes = await self._serialized(topic, key, value)
+        size = record_size_max(key_bytes, value_bytes, headers)
         if HEADER_SIZE + size > self.config.max_request_size:
             raise RecordTooLarge(
                 f"the record takes up to {HEADER_SIZE + size} bytes, "
@@ -116,22 +213,25 @@ class Producer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[RecordMetadata] = loop.create_future()
         timestamp = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
-        chosen = self._choose(metadata, key, size) if partition is None else await self._existing(metadata, partition)
+        chosen = (
+            self._choose(metadata, key_bytes, size) if partition is None else await self._existing(metadata, partition)
+        )
         target = TopicPartition(topic, chosen)
+        if self._transactions is not None:
+            self._transactions.book.check_may_write(target)
         receipt = Receipt(future, timestamp)
-        if self._accumulator.add(target, timestamp, key, value, headers, receipt, loop.time(), size):
+        if self._accumulator.add(target, timestamp, key_bytes, value_bytes, headers, receipt, loop.time(), size):
             self._sender.wake()
-            await asyncio.sleep(
-                0
-            )  # a caller that never waits would otherwise starve the sender until the buffer is full
+            # A caller that never waits would otherwise starve the sender until the buffer is full.
+            await asyncio.sleep(0)
         return future
 
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -160,6 +260,88 @@ class Producer:
         """Bytes of records that are neither stored nor failed yet."""
         return self._accumulator.used_bytes
 
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        return len((self._cluster.cached_topic(topic) or await self._look_up(topic)).partitions)
+
+    # --- transactions ---
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """`async with producer.transaction():` commits at the end, and aborts when an exception leaves the block."""
+        return self._transactional().transaction()
+
+    async def begin(self) -> None:
+        await self._transactional().begin()
+
+    async def commit(self) -> None:
+        """Stores what is buffered, and lets readers see all of the transaction.
+
+        TransactionFailed: something of it is lost, abort and do it again. TimedOut: it may be done, call it again.
+        """
+        await self._transactional().commit()
+
+    async def abort(self) -> None:
+        """Readers of committed records will never see what the transaction wrote."""
+        await self._transactional().abort()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
+    ) -> None:
+        """Has the group go on from these offsets if the transaction is committed: `consumer.positions()` and
+        `consumer.group_metadata()`, so that what was read and what was written for it count together, or not at all."""
+        from tidelog.client.groups.member import GroupMetadata  # noqa: PLC0415 - few need it
+
+        named = GroupMetadata(group) if isinstance(group, str) else group
+        await self._transactional().send_offsets(offsets, named)
+
+    async def prepare(self) -> PreparedTransaction:
+        """Stores what is buffered. From here on the transaction can only be committed or aborted, here or elsewhere.
+
+        Without `transaction_two_phase_commit_enable` it can still time out, and is aborted then.
+        """
+        return await self._transactional().prepare()
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """What is prepared and waits for its outcome."""
+        return None if self._transactions is None else self._transactions.book.prepared
+
+    async def complete(self, prepared: PreparedTransaction | None) -> bool:
+        """Commits what is prepared if it is the one that was decided on, and else aborts it; true if it was."""
+        return await self._transactional().complete(prepared)
+
+    async def transaction_handle(self, partitions: Iterable[TopicPartition]) -> TransactionHandle:
+        """Lends partitions to a writer in another process, until `include` is called with what it did."""
+        return await self._transactional().lend(partitions)
+
+    def include(self, part: TransactionPart) -> None:
+        """Takes back what another process has done in the transaction. Commit when all have come back."""
+        self._transactional().take_back(part)
+
+    async def leave(self) -> TransactionPart:
+        """Ends this process's part in another's transaction: everything is stored. Its owner `include`s the result."""
+        return await self._transactional().leave(self._handle)
+
+    def _transactional(self) -> Transactions:
+        if self._closed:
+            raise Closed("the producer is closed")
+        if self._transactions is None:
+            raise InvalidState("the producer has no transactional_id: give it one to use transactions")
+        return self._transactions
+
+    # ---
+
+    async def _serialized(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        written: list[bytes | None] = []
+        for writer, part in zip(self._writers, (key, value), strict=True):
+            if writer is None:
+                written.append(part)
+                continue
+            if part is not None and not writer.ready_for(topic):
+                await writer.prepare(topic)
+            written.append(writer.write(topic, part))
+        return written[0], written[1]
+
     async def _look_up(self, topic: str) -> TopicMetadata:
         return await self._cluster.topic(topic, Deadline(self.config.max_block_ms), create=True)
 
@@ -178,6 +360,8 @@ class Producer:
             raise Closed("the producer was closed meanwhile")
 
     def _choose(self, metadata: TopicMetadata, key: bytes | None, size: int) -> int:
+        if self._partitioner is not None:
+            return self._chosen_by_partitioner(self._partitioner, metadata, key)
         if key is not None:
             return partition_for_key(key, len(metadata.partitions))
         available = self._available_partitions(metadata)
@@ -185,6 +369,13 @@ class Producer:
         if not self._accumulator.room_in_batch(TopicPartition(metadata.name, chosen), size):
             self._sticky.move_on(metadata.name, available)
             chosen = self._sticky.choose(metadata.name, available)
+        return chosen
+
+    def _chosen_by_partitioner(self, partitioner: Partitioner, metadata: TopicMetadata, key: bytes | None) -> int:
+        count = len(metadata.partitions)
+        chosen = partitioner(metadata.name, key, count, self._available_partitions(metadata))
+        if not 0 <= chosen < count:
+            raise ValueError(f"the partitioner chose partition {chosen} of {metadata.name}, which has {count}")
         return chosen
 
     async def _existing(self, metadata: TopicMetadata, partition: int) -> int:

@@ -8,7 +8,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.client.accumulator import Batch, ProducerIdentity
-from tidelog.client.delivery import Verdict, judge, leaves_doubt, metadata_is_stale
+from tidelog.client.backoff import Deadline
+from tidelog.client.delivery import Verdict, judge, leaves_doubt, metadata_is_stale, sequence_is_unknown
 from tidelog.client.errors import (
     BadReply,
     BrokersUnreachable,
@@ -21,6 +22,8 @@ from tidelog.client.errors import (
     refusal,
     worth_retrying,
 )
+from tidelog.client.transactions.book import JOINS_BY_WRITING
+from tidelog.client.transactions.reactions import Reaction, react
 from tidelog.errors import BrokerError
 from tidelog.types import ZERO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicPartition
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -37,10 +40,12 @@ if TYPE_CHECKING:
     from tidelog.client.background import Background
     from tidelog.client.cluster import Cluster
     from tidelog.client.config import ProducerConfig
+    from tidelog.client.transactions.coordination import Coordination
 
 log = logging.getLogger(__name__)
 
 _NAMED_PRODUCE_MAX = 12  # later versions name topics by their id
+_ADDED_BEFORE_MAX = 11  # later versions add partitions to transactions
 _NO_OFFSET = Offset(-1)
 _NO_TRANSACTION_MS = 60_000  # without a transactional id nobody looks at it, but it must be a sane number
 
@@ -64,12 +69,19 @@ class Receipt(NamedTuple):
 
 class Sender:
     def __init__(
-        self, cluster: Cluster, accumulator: Accumulator[Receipt], config: ProducerConfig, background: Background
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator[Receipt],
+        config: ProducerConfig,
+        background: Background,
+        coordination: Coordination | None = None,
     ) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
         self._background = background
+        self._coordination = coordination
+        self._adding: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._space = asyncio.Event()
         self._requests: dict[BrokerId, int] = {}
@@ -116,15 +128,58 @@ class Sender:
 
     async def _step(self, now_s: float) -> None:
         for batch in self._accumulator.expire(now_s - self._config.delivery_timeout_ms / 1000):
-            _fail(batch, self._too_late(batch, "its leader could not be reached"))
+            error = self._too_late(batch, "its leader could not be reached")
+            _fail(batch, error)
+            self._transaction_loses(error)
             self._space.set()
         ready = self._accumulator.ready(now_s)
         if not ready:
             return
-        if self._config.idempotent and not await self._have_identity(now_s):
+        if self._coordination is not None:
+            ready = self._in_transaction(self._coordination, ready)
+        elif self._config.idempotent and not await self._have_identity(now_s):
             return
         for broker, partitions in self._by_leader(ready).items():
             self._dispatch(broker, partitions)
+
+    def _in_transaction(self, coordination: Coordination, ready: list[TopicPartition]) -> list[TopicPartition]:
+        """Those of `ready` that the transaction's coordinator knows of; for the others it is asked."""
+        book = coordination.book
+        if not book.taking_records:
+            return []
+        missing = book.to_add(ready)
+        if missing and (self._adding is None or self._adding.done()):
+            self._adding = self._background.start(self._add(coordination, missing), "tidelog producer adds partitions")
+        self._identity = book.identity
+        return [partition for partition in ready if partition not in missing]
+
+    async def _add(self, coordination: Coordination, partitions: set[TopicPartition]) -> None:
+        try:
+            await coordination.add_partitions(partitions, Deadline(self._config.max_block_ms))
+        except ClientError as error:
+            self._transaction_loses(error)
+        self._wake.set()
+
+    def _transaction_loses(self, error: BaseException) -> None:
+        """A record of the transaction is lost, so that it cannot be committed, and the rest need not be sent."""
+        if self._coordination is None:
+            return
+        book = self._coordination.book
+        reaction = Reaction.ABORT
+        if isinstance(error, BrokerError):
+            reaction = react(ProduceRequest, error.code)
+        elif isinstance(error, NotSupported):
+            reaction = Reaction.FATAL
+        if isinstance(error, ClientError | BrokerError) and error is not book.failure:
+            book.fail(reaction, error)
+        if book.failure is not None:
+            self.give_up_waiting(book.failure)
+
+    def give_up_waiting(self, error: BaseException) -> None:
+        """Fails what is not in flight."""
+        for batch in self._accumulator.give_up_waiting():
+            _fail(batch, error)
+        self._space.set()
 
     async def _sleep(self, now_s: float) -> None:
         """Until something happens, or a batch has lingered long enough, or one is too old."""
@@ -151,11 +206,14 @@ class Sender:
     def _dispatch(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         """Starts as many requests as may be in flight; what is left over waits for one of them to end."""
         waiting = list(reversed(partitions))
+        transaction = None if self._coordination is None else self._coordination.book
+        if transaction is not None:
+            transaction.written = True
         while waiting and self._requests.get(broker, 0) < self._config.max_in_flight_requests_per_connection:
             batches: list[Batch[Receipt]] = []
             room = self._config.max_request_size
             while waiting and (not batches or self._accumulator.peek(waiting[-1]).size <= room):
-                batch = self._accumulator.take(waiting.pop(), self._identity)
+                batch = self._accumulator.take(waiting.pop(), self._identity, transactional=transaction is not None)
                 room -= batch.size
                 batches.append(batch)
             self._requests[broker] = self._requests.get(broker, 0) + 1
@@ -180,7 +238,7 @@ class Sender:
             self._unanswered(batches, error)
             return
         request = self._request(batches)
-        limit = _NAMED_PRODUCE_MAX if any(t.topic_id == ZERO_TOPIC_ID for t in request.topic_data) else None
+        limit = self._version_limit(request)
         try:
             if self._config.required_acks == 0:
                 await connection.send_unanswered(request, limit=limit)
@@ -198,6 +256,11 @@ class Sender:
         else:
             self._answered(batches, reply)
 
+    def _version_limit(self, request: ProduceRequest) -> int | None:
+        if self._coordination is not None and self._coordination.book.version < JOINS_BY_WRITING:
+            return _ADDED_BEFORE_MAX
+        return _NAMED_PRODUCE_MAX if any(t.topic_id == ZERO_TOPIC_ID for t in request.topic_data) else None
+
     def _request(self, batches: list[Batch[Receipt]]) -> ProduceRequest:
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
@@ -205,6 +268,7 @@ class Sender:
                 PartitionProduceData(index=batch.partition.partition, records=batch.seal(self._config.codec))
             )
         return ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.required_acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[
@@ -235,7 +299,12 @@ class Sender:
 
     def _judge(self, batch: Batch[Receipt], answer: PartitionProduceResponse) -> None:
         code = error_code(answer.error_code)
-        verdict = judge(code, record_count=batch.record_count, maybe_stored=batch.maybe_stored)
+        verdict = judge(
+            code,
+            record_count=batch.record_count,
+            maybe_stored=batch.maybe_stored,
+            transactional=self._coordination is not None,
+        )
         if verdict is Verdict.DELIVERED:
             self._settle_success(batch, Offset(answer.base_offset), answer.log_append_time_ms)
             return
@@ -243,6 +312,8 @@ class Sender:
         batch.maybe_stored = batch.maybe_stored or leaves_doubt(code)
         if metadata_is_stale(code):
             self._refresh(batch.partition.topic)
+        if self._coordination is not None and sequence_is_unknown(code):
+            self._coordination.book.needs_new_epoch = True
         if verdict is Verdict.SPLIT:
             self._accumulator.split(batch)
         elif verdict in {Verdict.RETRY, Verdict.RENEW}:
@@ -255,6 +326,9 @@ class Sender:
         now_s = asyncio.get_running_loop().time()
         if now_s - batch.created_s >= self._config.delivery_timeout_ms / 1000:
             self._settle_failure(batch, self._too_late(batch, str(error)))
+            return
+        if self._coordination is not None and not self._coordination.book.taking_records:
+            self._settle_failure(batch, error)
             return
         log.debug("%s: attempt %d failed, trying again: %s", batch.partition, batch.attempts, error)
         wait_s = self._cluster.backoff.delay_s(batch.attempts - 1)
@@ -282,6 +356,7 @@ class Sender:
     ) -> None:
         self._accumulator.failed(batch)
         _fail(batch, error, reasons)
+        self._transaction_loses(error)
 
     async def _have_identity(self, now_s: float) -> bool:
         """Asks for a producer id when there is none, or the last one is spent; false: not now, try again later."""
