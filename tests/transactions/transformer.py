@@ -7,6 +7,7 @@ read in the same transaction. Every line it prints is one JSON object:
 
     {"step": "begun"|"produced"|"offset"|"committing"|"committed"|"aborted", "values": [...]}
     {"step": "ready"}                      its transactional id is its own, and it reads
+    {"step": "restarting"}                 its client hangs, so it becomes another process
     {"step": "failed", "error": "..."}     the client gave up; the process ends with 3
     {"step": "closed"}                     it ended cleanly, since its standard input ended
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 CALL_S = 60.0
+STUCK_S = 15.0
 POLL_S = 0.1
 
 
@@ -96,7 +99,9 @@ class Transformer:
 
     def run(self) -> None:
         self._call(lambda: self._producer.init_transactions(CALL_S))
-        self._consumer.subscribe([self._options.input])
+        # Without callbacks partitions may come and go at any time; with them, between two turns only: what a turn has
+        # read belongs to the membership that it commits with.
+        self._consumer.subscribe([self._options.input], on_assign=_in_turn, on_revoke=_in_turn, on_lost=_in_turn)
         self._steps.at("ready")
         while not self._steps.ended.is_set():
             self._turn()
@@ -114,7 +119,7 @@ class Transformer:
             self._steps.at("begun", values=values)
             self._produce(messages)
             self._steps.at("produced", values=values)
-            self._call(self._commit_positions)
+            self._call(lambda: self._commit_positions(messages))
             self._steps.at("offset", values=values)
             if aborts:
                 self._call(lambda: self._producer.abort_transaction(CALL_S))
@@ -135,9 +140,21 @@ class Transformer:
             self._producer.produce(self._options.output, message.value(), message.key(), partition)
         self._call(lambda: self._producer.flush(CALL_S))
 
-    def _commit_positions(self) -> None:
-        positions = [place for place in self._consumer.position(self._consumer.assignment()) if place.offset >= 0]
-        self._producer.send_offsets_to_transaction(positions, self._consumer.consumer_group_metadata(), CALL_S)
+    def _commit_positions(self, messages: list[Message]) -> None:
+        after = {(str(message.topic()), message.partition() or 0): (message.offset() or 0) + 1 for message in messages}
+        positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in after.items()]
+        # The client may wait for ever for a group coordinator that is gone (librdkafka's issue 5511).
+        watchdog = threading.Timer(STUCK_S, self._restart)
+        watchdog.start()
+        try:
+            self._producer.send_offsets_to_transaction(positions, self._consumer.consumer_group_metadata(), CALL_S)
+        finally:
+            watchdog.cancel()
+
+    def _restart(self) -> None:
+        self._steps.at("restarting")
+        kept = [argument for argument in sys.argv if not argument.startswith("--pause-at")]
+        os.execv(sys.executable, [sys.executable, *kept])
 
     def _rewind(self) -> None:
         """Goes back to where the last committed transaction of anybody ended."""
@@ -182,6 +199,10 @@ class Transformer:
 
 class _MustAbortError(Exception):
     pass
+
+
+def _in_turn(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    """What is done by itself is all that there is to do."""
 
 
 def _text(message: Message) -> str:
