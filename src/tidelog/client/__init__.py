@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.client.offsets import OffsetAndMetadata, OffsetSpec
     from tidelog.client.producer import Producer
     from tidelog.client.sender import RecordMetadata
+    from tidelog.client.transactions.deciding import end_prepared
     from tidelog.client.transactions.handles import PreparedTransaction, TransactionHandle, TransactionPart
     from tidelog.errors import BrokerError, ErrorCode
     from tidelog.types import TopicPartition
@@ -80,6 +81,7 @@ _HOMES = {
     "TransactionFailed": "tidelog.client.errors",
     "TransactionHandle": "tidelog.client.transactions.handles",
     "TransactionPart": "tidelog.client.transactions.handles",
+    "end_prepared": "tidelog.client.transactions.deciding",
 }
 
 __all__ = [
@@ -120,6 +122,7 @@ __all__ = [
     "TransactionFailed",
     "TransactionHandle",
     "TransactionPart",
+    "end_prepared",
 ]
 
 

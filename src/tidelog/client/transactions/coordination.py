@@ -114,6 +114,8 @@ class Coordination:
             return await self._line.ask(request, InitProducerIdResponse)
 
         what = "asking for the producer's identity"
+        if needed == _TWO_PHASES_SINCE:
+            what += ", for which the broker must have transaction.two.phase.commit.enable"
         return await self._persist(what, InitProducerIdRequest, self._line, once, _one_code, deadline)
 
     async def add_partitions(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
