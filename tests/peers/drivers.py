@@ -16,6 +16,9 @@ records travel as lines of JSON in which bytes are base64 and null is null:
         prints   {"partition": 0, "sequence": 7, "offset": 12}, with "error" instead of "offset" when it gave up
     driver subscribe --bootstrap B --group G --topic T ...           (Java)
         is a member of a group until SIGTERM: options and lines are those of tests/groups/member.py
+    driver transform --bootstrap B --transactional-id I --group G --input T --output T ...           (Java)
+        consumes, transforms and produces in transactions: options and lines are those of
+        tests/transactions/transformer.py; --halt-chance P [--seed N] has it end at any step without a word
     driver admin ACTION --bootstrap B ...           (Java and franz-go)
         prints   one JSON document, {"error": NAME} when the broker refused
 
@@ -130,8 +133,18 @@ class CommandPeer(Peer):
         reports = self._run(arguments, "".join(_to_line(record) for record in records))
         return [Delivery(report["partition"], report.get("offset", -1), report.get("error")) for report in reports]
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0, start: int = 0) -> list[Received]:
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        start: int = 0,
+        isolation: str = "read_uncommitted",
+    ) -> list[Received]:
         arguments = ["consume", "--bootstrap", bootstrap, "--topic", topic, "--partition", str(partition)]
+        arguments += ["--isolation", isolation]
         lines = self._run([*arguments, "--from", str(start), "--count", str(count)])
         return [Received(line["offset"], _from_line(line), line.get("timestamp_type")) for line in lines]
 

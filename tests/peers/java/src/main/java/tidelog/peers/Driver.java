@@ -6,6 +6,7 @@ import java.util.Arrays;
 public final class Driver {
     private static final int EXIT_FAILED = 1;
     private static final int EXIT_TOO_FEW = 3;
+    private static final int EXIT_GAVE_UP = 3;
 
     private Driver() {}
 
@@ -15,7 +16,7 @@ public final class Driver {
 
     private static int run(String[] args) {
         if (args.length == 0) {
-            System.err.println("name a command: produce, consume, load, subscribe or admin");
+            System.err.println("name a command: produce, consume, load, subscribe, transform or admin");
             return EXIT_FAILED;
         }
         String[] rest = Arrays.copyOfRange(args, 1, args.length);
@@ -32,6 +33,8 @@ public final class Driver {
                 case "subscribe":
                     Subscribe.run(new Options(rest));
                     return 0;
+                case "transform":
+                    return Transform.run(new Options(rest)) ? 0 : EXIT_GAVE_UP;
                 case "admin":
                     AdminCommand.run(rest);
                     return 0;
