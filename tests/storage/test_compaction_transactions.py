@@ -145,6 +145,37 @@ def test_a_transaction_may_span_segments_that_are_cleaned_one_after_the_other(di
     assert [each.value for each in read_committed(log, log.log_end_offset, 100) if each.key == b"k"] == [b"stays"]
 
 
+def test_small_segments_become_one_with_all_that_was_aborted_in_them(disk: Disk) -> None:
+    store = disk.open_store(COMPACTED)
+    log = store.create(TP, TOPIC_ID, COMPACTED)
+    for producer_id in (1, 2, 3):
+        put_in(log, producer_id, 0, (b"k", b"void"))
+        end(log, producer_id, ABORT)
+        close_segment(log)
+    expected = [AbortedTransaction(1, 0), AbortedTransaction(2, 2), AbortedTransaction(3, 4)]
+    assert log.aborted_transactions(0, 10) == expected
+    clean(log)
+    assert len(disk.files(".log")) == 2
+    assert log.aborted_transactions(0, 10) == expected, "emptied batches keep the producers' sequences"
+    store.close()
+    assert disk.open_log(COMPACTED).aborted_transactions(0, 10) == expected
+
+
+def test_a_swap_that_was_interrupted_at_its_last_step_keeps_the_index(disk: Disk) -> None:
+    store = disk.open_store(COMPACTED)
+    log = store.create(TP, TOPIC_ID, COMPACTED)
+    put_in(log, 7, 0, (b"k", b"void"))
+    end(log, 7, ABORT)
+    close_segment(log)
+    clean(log)
+    store.close()
+    stem = f"{disk.partition}/{0:020d}"
+    disk.fs.rename(f"{stem}.log", f"{stem}.log.swap")
+    again = disk.open_log(COMPACTED)
+    assert len(read_headers(again)) == 2
+    assert again.aborted_transactions(0, 10) == [AbortedTransaction(7, 0)]
+
+
 def test_what_the_cleaner_is_told_survives_the_way_to_its_process(disk: Disk) -> None:
     log = disk.open_log(COMPACTED)
     put_in(log, 7, 0, (b"k", b"void"))
