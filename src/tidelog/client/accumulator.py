@@ -8,7 +8,7 @@ not wait for each other.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from tidelog.records.build import append_record, seal_batch
 from tidelog.records.header import MAGIC_V2, NO_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
@@ -50,6 +50,9 @@ class Batch(Generic[T]):
         "tokens",
         "transactional",
     )
+
+    open: ClassVar[bool] = True
+    """Whether it takes further records."""
 
     def __init__(self, partition: TopicPartition, created_s: float, base_timestamp: int) -> None:
         self.partition = partition
@@ -186,6 +189,13 @@ class Accumulator(Generic[T]):
         self._used_bytes += batch.size - before
         return opened or batch.size >= self._batch_bytes > before
 
+    def add_batch(self, batch: Batch[T]) -> None:
+        """Takes in a whole batch, which follows what waits for its partition already."""
+        lane = self._lanes.setdefault(batch.partition, _Lane())
+        lane.queue.append(batch)
+        self._busy[batch.partition] = lane
+        self._used_bytes += batch.size
+
     def ready(self, now_s: float) -> list[TopicPartition]:
         """The partitions whose next batch may go out now, the longest waiting first."""
         found = [
@@ -313,11 +323,13 @@ class Accumulator(Generic[T]):
         self._used_bytes = 0
 
     def _takes(self, batch: Batch[T], size: int) -> bool:
-        return batch.attempts == 0 and (batch.size + size <= self._batch_bytes or batch.record_count == 0)
+        return (
+            batch.open and batch.attempts == 0 and (batch.size + size <= self._batch_bytes or batch.record_count == 0)
+        )
 
     def _ready_at(self, lane: _Lane[T], now_s: float) -> float:
         head = lane.queue[0]
-        full = len(lane.queue) > 1 or head.size >= self._batch_bytes or head.attempts > 0
+        full = len(lane.queue) > 1 or head.size >= self._batch_bytes or head.attempts > 0 or not head.open
         if full or self.flushing or self._used_bytes >= self._buffer_bytes // 2:
             return max(head.not_before_s, min(now_s, head.created_s))
         return max(head.not_before_s, head.created_s + self._linger_s)

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from tidelog.client.accumulator import Accumulator
+from tidelog.client.arrow_sending import Outlet, send_table
 from tidelog.client.background import Background
 from tidelog.client.backoff import Deadline
 from tidelog.client.cluster import Cluster
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
+    from pyarrow import RecordBatch, Table  # type: ignore[import-untyped]
+
+    from tidelog.client.accumulator import Batch
+    from tidelog.client.arrow_sending import BatchDelivery
     from tidelog.client.groups.member import GroupMetadata
     from tidelog.client.metadata import TopicMetadata
     from tidelog.client.offsets import OffsetAndMetadata
@@ -241,6 +246,25 @@ class Producer(Generic[K, V]):
             await self.send(topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
         )
 
+    async def send_batch(self, topic: str | None, table: RecordBatch | Table) -> asyncio.Future[BatchDelivery]:
+        """Sends every row of a pyarrow table or record batch, with the columns of Spark's Kafka sink: `value`, and if
+        wanted `key`, `headers`, `partition` and `timestamp`; also `topic`, if none is named here.
+
+        It returns when all rows are in the buffer, and gives one future for all of them. Keys and values are bytes or
+        text, which no serializer sees. Rows go out at once, in batches as large as max_request_size allows.
+        """
+        if self._closed:
+            raise Closed("the producer is closed")
+        outlet = Outlet(
+            metadata=self._topic,
+            choose=self._choose,
+            asks_for_every_key=self._partitioner is not None,
+            enqueue=self._enqueue,
+            now_ms=self._clock.now_ms,
+            batch_bytes_max=self.config.max_request_size,
+        )
+        return await send_table(outlet, topic, table)
+
     async def flush(self) -> None:
         """Sends everything at once and waits until each record sent so far is stored or has failed."""
         pending = [receipt.future for receipt in self._accumulator.last_tokens()]
@@ -341,6 +365,21 @@ class Producer(Generic[K, V]):
                 await writer.prepare(topic)
             written.append(writer.write(topic, part))
         return written[0], written[1]
+
+    async def _enqueue(self, batch: Batch[Receipt]) -> None:
+        self._sender.check_running()
+        if not self._accumulator.has_room(batch.size):
+            await self._wait_for_room(batch.size)
+        if self._closed:
+            raise Closed("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.book.check_may_write(batch.partition)
+        self._accumulator.add_batch(batch)
+        self._sender.wake()
+        await asyncio.sleep(0)  # as in `send`
+
+    async def _topic(self, topic: str) -> TopicMetadata:
+        return self._cluster.cached_topic(topic) or await self._look_up(topic)
 
     async def _look_up(self, topic: str) -> TopicMetadata:
         return await self._cluster.topic(topic, Deadline(self.config.max_block_ms), create=True)

@@ -17,6 +17,8 @@ from tidelog.records.compiled import columns as compiled_columns
 from tidelog.records.key_hash import murmur2_pure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.records.compiled import BinaryColumn, ColumnCodec
     from tidelog.records.header import Buffer
 
@@ -52,7 +54,7 @@ class ArrowRows:
 
     def __init__(self, batch: pa.RecordBatch, *, codec: ColumnCodec | None = compiled_columns) -> None:
         self.length: int = batch.num_rows
-        keys = _binary(batch, "key")
+        keys = self._keys = _binary(batch, "key")
         values = _binary(batch, "value")
         if values is None:
             raise ValueError(f"there is no column 'value' among {', '.join(batch.schema.names) or 'none'}")
@@ -72,15 +74,25 @@ class ArrowRows:
             )
         )
 
-    def by_partition(self, count: int) -> dict[int, Buffer]:
+    def by_partition(self, count: int, choose: Callable[[bytes | None], int] | None = None) -> dict[int, Buffer]:
         """The numbers of the rows (int32, in order) for each of `count` partitions; those of partition -1 have no key
-        and no wish, and may go anywhere."""
+        and no wish, and may go anywhere.
+
+        `choose`, if given, is asked for every row without a wish, in the place of Kafka's rules for keys.
+        """
         if self._last_wish >= count:
             raise ValueError(f"there is no partition {self._last_wish}, the topic has {count}")
-        ids = self._source.partitions(count, self._wishes)
+        ids = self._source.partitions(count, self._chosen(choose))
         if self._codec is not None:
             return dict(self._codec.rows_by_partition(ids))
         return rows_by_partition_pure(ids)
+
+    def _chosen(self, choose: Callable[[bytes | None], int] | None) -> Any:
+        if choose is None:
+            return self._wishes
+        keys = [None] * self.length if self._keys is None else self._keys.to_pylist()
+        wishes = [_NO_PARTITION] * self.length if self._wishes is None else self._wishes.cast("B").cast("i")
+        return array("i", [wish if wish >= 0 else choose(key) for wish, key in zip(wishes, keys, strict=True)])
 
     def append(self, body: bytearray, rows: Buffer, start: int, *, limit: int, now_ms: int) -> Encoded:
         """Adds the records of `rows` from the one at `start` on to an empty `body`, while it has at most `limit` bytes.
