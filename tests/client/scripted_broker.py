@@ -12,10 +12,23 @@ from tidelog.records.header import patch, peek
 from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition, new_topic_id
 from tidelog.wire.codec import decode
 from tidelog.wire.headers import encode_response, read_request_header, skip_header_tags
-from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from tidelog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -46,10 +59,13 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Message")
 
 REQUESTS: tuple[type[Message], ...] = (
+    AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    EndTxnRequest,
     FetchRequest,
+    FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -83,6 +99,7 @@ class ScriptedBroker:
         self.seen: list[Message] = []
         self.versions: dict[type[Message], list[int]] = defaultdict(list)
         self.offered = {cls.API: (cls.VERSIONS.first, cls.VERSIONS.last) for cls in REQUESTS}
+        self.features: dict[str, int] = {}
         self.connections = 0
         self._reactions: dict[type[Message], Callable[[Any, int], Message | Misdeed | None]] = {}
         self._arrived = asyncio.Event()
@@ -180,10 +197,15 @@ class ScriptedBroker:
         if isinstance(request, ListOffsetsRequest):
             return self._list_offsets(request)
         if isinstance(request, InitProducerIdRequest):
-            self._producer_ids += 1
+            self._producer_ids += request.producer_id < 0
             return InitProducerIdResponse(
-                throttle_time_ms=0, error_code=0, producer_id=self._producer_ids, producer_epoch=0
+                throttle_time_ms=0,
+                error_code=0,
+                producer_id=self._producer_ids,
+                producer_epoch=request.producer_epoch + 1,
             )
+        if isinstance(request, FindCoordinatorRequest | AddPartitionsToTxnRequest | EndTxnRequest):
+            return self._coordinate(request)
         if isinstance(request, CreateTopicsRequest):
             return self._create(request)
         assert isinstance(request, DeleteTopicsRequest)
@@ -191,7 +213,38 @@ class ScriptedBroker:
 
     def _offer(self, code: ErrorCode) -> ApiVersionsResponse:
         keys = [ApiVersion(api_key=key, min_version=low, max_version=top) for key, (low, top) in self.offered.items()]
-        return ApiVersionsResponse(error_code=code, api_keys=keys)
+        features = [
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in self.features.items()
+        ]
+        return ApiVersionsResponse(error_code=code, api_keys=keys, finalized_features=features)
+
+    def _coordinate(self, request: FindCoordinatorRequest | AddPartitionsToTxnRequest | EndTxnRequest) -> Message:
+        if isinstance(request, FindCoordinatorRequest):
+            found = [
+                Coordinator(key=key, node_id=self.node_id, host="127.0.0.1", port=self.port)
+                for key in request.coordinator_keys
+            ]
+            return FindCoordinatorResponse(coordinators=found)
+        if isinstance(request, EndTxnRequest):
+            # Only those who go by the newer rules look at what is next.
+            return EndTxnResponse(
+                throttle_time_ms=0,
+                error_code=0,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch + 1,
+            )
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=each, partition_error_code=0)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+        return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=topics)
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         wanted: Iterable[str] = self.topics if request.topics is None else [each.name or "" for each in request.topics]
