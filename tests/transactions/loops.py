@@ -147,6 +147,14 @@ class Pipeline:
         self.loops.append(loop)
         return loop
 
+    def wait_for_commits(self, count: int) -> None:
+        """Until so many transactions were committed, by all loops together."""
+
+        def committed() -> bool:
+            return sum(len(loop.steps("committed")) for loop in self.loops) >= count
+
+        eventually(committed, f"{count} commits", within_s=WITHIN_S)
+
     def end(self) -> None:
         """For whoever does not care how."""
         for loop in self.loops:

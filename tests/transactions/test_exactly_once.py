@@ -9,10 +9,12 @@ import pytest
 from asking import create_topic
 from loops import Pipeline
 
+from tidelog.testing import RawClient
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.testing import BrokerProcess, RawClient
+    from tidelog.testing import BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -129,3 +131,24 @@ def test_several_at_once_that_come_and_go(pipeline: Pipeline) -> None:
     for loop in pipeline.loops[2:]:
         loop.close()
     pipeline.check()
+
+
+def test_loops_go_on_when_their_broker_comes_back(fresh_broker: StartBroker, topic: str) -> None:
+    broker = fresh_broker({"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"})
+    pipeline = Pipeline(broker.bootstrap, topic)
+    with RawClient(broker.port) as client:
+        for name in (pipeline.input, pipeline.output):
+            create_topic(client, name, pipeline.partitions)
+    loops = [pipeline.run(f"worker-{number}", "--batch=3", "--abort-every=5") for number in range(2)]
+    try:
+        for number in range(3):
+            pipeline.send(COUNT)
+            pipeline.wait_for_commits(3 * number + 1)
+            broker.kill()
+            broker.start()
+        pipeline.wait_until_done()
+        for loop in loops:
+            loop.close()
+        pipeline.check()
+    finally:
+        pipeline.end()
