@@ -10,8 +10,8 @@ SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill test-cluster test-transactions check format fuzz sim lock clean
-.PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions
+.PHONY: help setup demo test test-peers test-kill test-cluster test-transactions check format fuzz sim sim-transactions lock clean
+.PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions bench-client
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -73,12 +73,18 @@ bench-replication: .venv/ready ## Measure what three replicas cost: throughput a
 bench-transactions: .venv/ready ## Measure what transactions cost, and how many there can be
 	$(PYTHON) -m bench.transactions
 
+bench-client: .venv/ready ## Compare the Python client with kafka-python, aiokafka and confluent-kafka
+	$(PYTHON) -m bench.client
+
 fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
 	scripts/setup fuzz
 	for target in fuzz/fuzz_*.py; do $(PYTHON) $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 sim: .venv/ready ## Simulate a cluster under faults for SEEDS seeds, or replay one: make sim SEED=17
 	$(PYTHON) -m tidelog.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+sim-transactions: .venv/ready ## Simulate transactions with lost, late and repeated messages for SEEDS seeds, or replay one: SEED=17
+	$(PYTHON) -m tidelog.testing.transaction_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 lock: ## Pin the newest allowed versions of all dependencies
 	scripts/lock

@@ -131,7 +131,7 @@ class Markers:
         if self._is_void(job):
             return
         later: list[TopicPartition] = []
-        for place in list(places):
+        for place in sorted(places):
             leader = self._leader_of(place)
             if leader is None and self._is_gone(job, place):
                 logger.info("%s is gone: transaction of %r needs no marker there", place, transactional_id)
