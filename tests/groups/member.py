@@ -1,6 +1,6 @@
 """One member of a consumer group as a process of its own: it reads, commits what it has read, and tells all it sees.
 
-    python member.py --client confluent|kafka-python|aiokafka --bootstrap B --group G --topic T ...
+    python member.py --client confluent|kafka-python|aiokafka|tidelog --bootstrap B --group G --topic T ...
 
 Every line it prints is one JSON object:
 
@@ -87,7 +87,7 @@ class Reports:
 
 def parse(arguments: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--client", required=True, choices=("confluent", "kafka-python", "aiokafka"))
+    parser.add_argument("--client", required=True, choices=("confluent", "kafka-python", "aiokafka", "tidelog"))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--topic", action="append", default=[], dest="topics")
@@ -112,8 +112,10 @@ def main() -> None:
         from confluent_member import run
     elif options.client == "kafka-python":
         from kafka_python_member import run
-    else:
+    elif options.client == "aiokafka":
         from aiokafka_member import run
+    else:
+        from tidelog_member import run
     try:
         run(options, reports, stop)
     except Exception as error:

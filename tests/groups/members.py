@@ -46,9 +46,11 @@ CONFLUENT = Kind("confluent")
 KAFKA_PYTHON = Kind("kafka-python")
 AIOKAFKA = Kind("aiokafka")
 CONFLUENT_CONSUMER = Kind("confluent", "consumer")
+TIDELOG = Kind("tidelog")
+TIDELOG_CONSUMER = Kind("tidelog", "consumer")
 
-CLASSIC_KINDS = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
-KINDS = (*CLASSIC_KINDS, CONFLUENT_CONSUMER)
+CLASSIC_KINDS = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA, TIDELOG)
+KINDS = (*CLASSIC_KINDS, CONFLUENT_CONSUMER, TIDELOG_CONSUMER)
 
 
 class MemberFailedError(AssertionError):

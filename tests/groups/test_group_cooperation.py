@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from members import CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, Kind, places
+from members import CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, TIDELOG, TIDELOG_CONSUMER, Kind, places
 from streams import Stream, exactly_once, positions_reach
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ EACH = 10
 COOPERATIVE = {
     "confluent": (CONFLUENT, "cooperative-sticky"),
     "kafka-python": (KAFKA_PYTHON, "cooperative-sticky"),
+    "tidelog": (TIDELOG, "cooperative-sticky"),
+    "tidelog-consumer-uniform": (TIDELOG_CONSUMER, "uniform"),
+    "tidelog-consumer-range": (TIDELOG_CONSUMER, "range"),
     "confluent-consumer-uniform": (CONFLUENT_CONSUMER, "uniform"),
     "confluent-consumer-range": (CONFLUENT_CONSUMER, "range"),
 }
@@ -46,6 +49,28 @@ def test_only_what_moves_is_given_up(
         assert len(given_up(first)) + len(given_up(second)) == 3 + 2
 
     third.leave()
+    group.settle()
+    exactly_once(group, stream.send(EACH, group.wanted))
+    exactly_once(group, stream.sent)
+    positions_reach(group, stream, group_broker.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(TIDELOG, CONFLUENT, KAFKA_PYTHON), (CONFLUENT, TIDELOG, TIDELOG), (KAFKA_PYTHON, TIDELOG, CONFLUENT)],
+    ids=["tidelog-leads", "confluent-leads", "kafka-python-leads"],
+)
+def test_clients_of_different_make_cooperate(
+    group_broker: GroupBroker, make_group: MakeGroup, stream: Stream, kinds: tuple[Kind, Kind, Kind]
+) -> None:
+    group = make_group(partitions=6)
+    for kind in kinds:
+        group.join(kind, "--assignor=cooperative-sticky")
+        group.settle()
+        exactly_once(group, stream.send(EACH, group.wanted))
+    first = group.members[0]
+    assert [len(member.owned()) for member in group.members] == [2, 2, 2]
+    first.leave()
     group.settle()
     exactly_once(group, stream.send(EACH, group.wanted))
     exactly_once(group, stream.sent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from members import AIOKAFKA, CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, KINDS, Kind
+from members import AIOKAFKA, CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, KINDS, TIDELOG, TIDELOG_CONSUMER, Kind
 from streams import Stream, at_least_once, exactly_once, positions_reach
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ GROUPS: dict[str, tuple[Kind, Kind, Kind]] = {
     **{str(kind): (kind, kind, kind) for kind in KINDS},
     "mixed-classic": (CONFLUENT, KAFKA_PYTHON, AIOKAFKA),
     "mixed-protocols": (KAFKA_PYTHON, CONFLUENT_CONSUMER, CONFLUENT),
+    "tidelog-leads-others": (TIDELOG, CONFLUENT, AIOKAFKA),
+    "tidelog-follows-others": (KAFKA_PYTHON, TIDELOG, TIDELOG),
+    "tidelog-mixed-protocols": (TIDELOG, CONFLUENT_CONSUMER, TIDELOG_CONSUMER),
 }
 
 

@@ -214,6 +214,11 @@ class Membership:
             if code in MOVED:
                 await self._coordinator.moved(Line.MEMBERSHIP)
             raise refusal(code, about=f"group {self.member.metadata.group_id}")
+        if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            log.warning(
+                "another member of the group has the group_instance_id %s: waiting until it leaves or its session ends",
+                self._config.group_instance_id,
+            )
         self.member.answered(reply, asyncio.get_running_loop().time())
 
     async def _look_up(self, action: LookUp) -> None:

@@ -35,6 +35,7 @@ LEAVING_FOR_A_WHILE_EPOCH: Final = -2
 
 _FIRST_INTERVAL_MS: Final = 5_000
 _LOOK_UP_AGAIN_S: Final = 1.0
+_ASK_AGAIN_S: Final = 1.0
 
 _THROWN_OUT: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
@@ -86,6 +87,8 @@ class ModernMember:
         self._interval_s = _FIRST_INTERVAL_MS / 1000
         self._next_beat_s = 0.0
         self._next_look_up_s = 0.0
+        self._patient = False
+        """News can wait for the next heartbeat: the last one was refused for the time being."""
         self._said: _Said | None = None
         self._saying = _Said()
 
@@ -140,7 +143,8 @@ class ModernMember:
         if unknown and now_s >= self._next_look_up_s:
             self._next_look_up_s = now_s + _LOOK_UP_AGAIN_S
             return LookUp(self._interest.topics, unknown)
-        if self._news() or now_s >= self._next_beat_s:
+        if (self._news() and not self._patient) or now_s >= self._next_beat_s:
+            self._patient = False
             return self._beat()
         return Rest(min(self._next_beat_s, self._next_look_up_s) if unknown else self._next_beat_s)
 
@@ -180,6 +184,11 @@ class ModernMember:
         code = error_code(reply.error_code)
         if code in _THROWN_OUT:
             self._throw_out()
+        elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            # An earlier life of this instance, or a join whose answer was lost, until its session ends.
+            self._throw_out()
+            self._next_beat_s = now_s + _ASK_AGAIN_S
+            self._patient = True
         elif code:
             self.failure = refusal(code, reply.error_message, about=f"group {self._settings.group_id}")
             self._throw_out()
