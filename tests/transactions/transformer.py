@@ -74,6 +74,8 @@ class Transformer:
             "topic.metadata.refresh.interval.ms": 2000,
             # A broker that is paused answers nothing, and nobody closes its connections.
             "socket.timeout.ms": min(10_000, options.transaction_ms),
+            # A broker that is forgotten and found again is one that librdkafka waits for in vain (its issue 5511).
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         self._producer = Producer(
