@@ -49,6 +49,8 @@ from tidelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,6 +72,8 @@ REQUESTS: tuple[type[Message], ...] = (
     ListOffsetsRequest,
     MetadataRequest,
     ProduceRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
 )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import WeakSet
 
 from tidelog.client.backoff import Backoff, Deadline
 from tidelog.client.bootstrap import parse_bootstrap
@@ -22,6 +23,9 @@ from tidelog.client.errors import (
     worth_retrying,
 )
 from tidelog.client.metadata import ClusterMetadata, Node, TopicMetadata
+from tidelog.client.metrics import ClientMetrics, Counters
+from tidelog.client.reconnecting import ReconnectPace
+from tidelog.client.security import Security
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.net.address import Address
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -57,11 +61,15 @@ class Cluster:
         self.config = config or ClientConfig()
         self.backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self.metadata = ClusterMetadata()
+        self.counters = Counters()
+        self._security = Security.of(self.config)
+        self._pace = ReconnectPace(Backoff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms))
         self._bootstrap = parse_bootstrap(bootstrap)
         self._connections: dict[BrokerId, Connection] = {}
         self._seed: Connection | None = None
         self._seeding = asyncio.Lock()
         self._opening: dict[BrokerId, asyncio.Lock] = {}
+        self._every: WeakSet[Connection] = WeakSet()
         self._refreshed_s: dict[str, float] = {}
         self._closed = False
 
@@ -90,6 +98,9 @@ class Cluster:
         for connection in connections:
             await connection.close()
 
+    def metrics(self) -> ClientMetrics:
+        return self.counters.snapshot(sum(not connection.closed for connection in self._every))
+
     async def refresh(self, topics: Iterable[str], *, create: bool = False) -> None:
         """Asks any broker about `topics`; `create` lets it create missing ones if it is set up to."""
         named = [MetadataRequestTopic(name=name) for name in topics]
@@ -105,6 +116,7 @@ class Cluster:
         connection = await self.any_connection()
         reply = await connection.send(request, MetadataResponse)
         self.metadata = self.metadata.updated(reply)
+        self.counters.metadata_refreshes += 1
         now_s = asyncio.get_running_loop().time()
         for topic in reply.topics:
             self._refreshed_s[topic.name or ""] = now_s
@@ -196,7 +208,8 @@ class Cluster:
         failures: list[tuple[str, str]] = []
         known = [Address(node.host, node.port) for node in self.metadata.nodes.values()]
         random.shuffle(known)
-        for address in dict.fromkeys([*known, *self._bootstrap]):
+        now_s = asyncio.get_running_loop().time()
+        for address in self._pace.ordered(dict.fromkeys([*known, *self._bootstrap]), now_s):
             try:
                 return await self._open(address)
             except (ConnectionLost, BadReply) as error:
@@ -204,8 +217,20 @@ class Cluster:
         raise BrokersUnreachable(failures)
 
     async def _open(self, address: Address) -> Connection:
+        """Not before the address has had a rest from the last failure."""
         self._check_open()
-        connection = await Connection.open(address, self.config)
+        clock = asyncio.get_running_loop().time
+        wait_s = self._pace.wait_s(address, clock())
+        if wait_s:
+            await asyncio.sleep(wait_s)
+            self._check_open()
+        try:
+            connection = await Connection.open(address, self.config, self._security, self.counters)
+        except ClientError:
+            self._pace.failed(address, clock())
+            raise
+        self._pace.succeeded(address)
+        self._every.add(connection)
         try:
             self._check_open()
         except Closed:
@@ -245,6 +270,7 @@ class Cluster:
                         f"{what} did not succeed within {deadline.timeout_ms} ms and {tries} attempts; last: {error}"
                     ) from error
                 log.debug("%s: attempt %d failed: %s", what, tries, error)
+                self.counters.retries += 1
                 await asyncio.sleep(wait_s)
                 if isinstance(error, ConnectionLost) or (isinstance(error, BrokerError) and error.code in _REFRESH_ON):
                     await self._refresh_quietly(topics)

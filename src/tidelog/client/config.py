@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ssl import SSLContext  # noqa: TC003 - settings are read by the types of their fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tidelog.assign import CLASSIC
@@ -33,6 +34,30 @@ class ClientConfig:
     metadata_max_age_ms: int = 300_000
     receive_message_max_bytes: int = 200 << 20
     """The largest reply taken from a broker."""
+    reconnect_backoff_ms: int = 50
+    """How long to leave a broker alone that could not be reached; doubles with every failure, give or take a fifth."""
+    reconnect_backoff_max_ms: int = 1000
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    ssl_cafile: str | None = None
+    """PEM file of the certificates to trust. None: those that the operating system trusts."""
+    ssl_certfile: str | None = None
+    """PEM file with the client's own certificate, for brokers that ask for one, and those between it and the CA's."""
+    ssl_keyfile: str | None = None
+    """PEM file of its private key. None: it is in ssl_certfile too."""
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    """Whether the broker's certificate must name the host that was connected to."""
+    ssl_truststore_certificates: str | None = None
+    """The text that ssl_cafile would hold."""
+    ssl_keystore_certificate_chain: str | None = None
+    """The text that ssl_certfile would hold."""
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    """The text that ssl_keyfile would hold."""
+    ssl_context: SSLContext | None = None
+    """Instead of all the others: TLS as the application has set it up."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_kafka(cls, settings: Mapping[str, Any]) -> Self:

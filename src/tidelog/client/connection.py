@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import tidelog
-from tidelog.client.errors import BadReply, ConnectionLost, check, error_code
+from tidelog.client.authentication import authenticate
+from tidelog.client.errors import AuthenticationFailed, BadReply, ConnectionLost, NotSupported, check, error_code
+from tidelog.client.metrics import Counters
+from tidelog.client.security import Security
 from tidelog.client.versions import Offered, choose_version
 from tidelog.errors import ErrorCode
-from tidelog.net.channel import Channel, ChannelError, RequestTimedOut
+from tidelog.net.channel import Channel, ChannelError, RequestTimedOut, TlsError
 from tidelog.wire.codec import decode
 from tidelog.wire.declare import Message
-from tidelog.wire.errors import DecodeError
+from tidelog.wire.errors import DecodeError, EncodeError
 from tidelog.wire.headers import encode_request, response_body
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from tidelog.client.config import ClientConfig
@@ -25,22 +31,51 @@ _LENGTH_BYTES = 4
 _CORRELATION_MASK = 0x7FFF_FFFF
 # Long polls and pipelined produce requests are bounded by their own senders; this only stops a runaway.
 _IN_FLIGHT_MAX = 64
+# A session is renewed before it is over, by a margin for clocks and for requests that are on their way.
+_SESSION_SHARE = 0.85
 
 
 class Connection:
     """Requests are written in the order of the calls to `send`; several may be on their way at once."""
 
-    def __init__(self, channel: Channel, config: ClientConfig) -> None:
+    def __init__(self, channel: Channel, config: ClientConfig, security: Security, counters: Counters) -> None:
         self.offered: Offered = {}
         self.features: dict[str, int] = {}
         """What the cluster as a whole has agreed on, such as transaction.version, and to which level."""
         self._channel = channel
         self._config = config
+        self._security = security
+        self._counters = counters
         self._correlation_id = 0
+        self._renew_at_s: float | None = None
+        """On the loop's clock; None: the session lasts as long as the connection."""
+        self._turnstile = asyncio.Lock()
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig) -> Self:
-        """Connects and agrees on versions; ConnectionLost says why it did not come about."""
+    async def open(
+        cls,
+        address: Address,
+        config: ClientConfig,
+        security: Security | None = None,
+        counters: Counters | None = None,
+    ) -> Self:
+        """Connects, agrees on versions and authenticates.
+
+        ConnectionLost says why it did not come about; AuthenticationFailed, why it never will.
+        """
+        security = security or Security.of(config)
+        counters = counters or Counters()
+        try:
+            connection = await cls._open(address, config, security, counters)
+        except BaseException as error:
+            counters.connections_failed += 1
+            counters.authentications_failed += isinstance(error, AuthenticationFailed)
+            raise
+        counters.connections_opened += 1
+        return connection
+
+    @classmethod
+    async def _open(cls, address: Address, config: ClientConfig, security: Security, counters: Counters) -> Self:
         try:
             channel = await Channel.connect(
                 address.host,
@@ -48,12 +83,16 @@ class Connection:
                 connect_timeout_s=config.socket_connection_setup_timeout_ms / 1000,
                 frame_bytes_max=config.receive_message_max_bytes,
                 in_flight_max=_IN_FLIGHT_MAX,
+                tls=security.tls,
             )
+        except TlsError as error:
+            raise AuthenticationFailed(str(error)) from error
         except ChannelError as error:
             raise ConnectionLost(str(error)) from error
-        connection = cls(channel, config)
+        connection = cls(channel, config, security, counters)
         try:
-            connection.offered = await connection._handshake()
+            connection.offered = await connection._agree_on_versions()
+            await connection._authenticate()
         except BaseException:
             await channel.close()
             raise
@@ -78,17 +117,32 @@ class Connection:
         ConnectionLost: there was no answer, but the request may have been carried out.
         """
         version = self.version_of(type(request), limit)
+        if self._renew_at_s is not None:
+            await self._keep_session()
         return await self._exchange(request, response, version, timeout_ms)
 
     async def send_unanswered(self, request: Message, *, limit: int | None = None) -> None:
         """For the one kind of request that brokers do not answer: producing with acks=0."""
         version = self.version_of(type(request), limit)
+        if self._renew_at_s is not None:
+            await self._keep_session()
+        frame = self._frame(request, version)
+        self._counters.sending(request.API, len(frame))
         try:
-            await self._channel.send_only(self._frame(request, version))
+            await self._channel.send_only(frame)
         except ChannelError as error:
             raise ConnectionLost(str(error)) from error
 
-    async def _handshake(self) -> Offered:
+    async def _agree_on_versions(self) -> Offered:
+        try:
+            return await self._ask_versions()
+        except ConnectionLost as error:
+            raise ConnectionLost(
+                f"{error} (before it said which versions it speaks: is it a listener for "
+                f"{self._config.security_protocol}, as security_protocol says?)"
+            ) from error
+
+    async def _ask_versions(self) -> Offered:
         """Opens with the newest version; a broker that does not know it answers in version 0 with the ones it does."""
         request = ApiVersionsRequest(client_software_name="tidelog-python", client_software_version=tidelog.__version__)
         newest = ApiVersionsRequest.VERSIONS.last
@@ -105,23 +159,74 @@ class Connection:
         self.features = {feature.name: feature.max_version_level for feature in reply.finalized_features}
         return {entry.api_key: (entry.min_version, entry.max_version) for entry in reply.api_keys}
 
+    async def _authenticate(self) -> None:
+        identity = self._security.identity
+        if identity is None:
+            return
+
+        async def handshake(request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+            version = self.version_of(SaslHandshakeRequest)
+            if version < 1:
+                raise NotSupported("the broker is too old to authenticate by messages: Kafka does since 1.0")
+            return await self._exchange(request, SaslHandshakeResponse, version, None)
+
+        async def exchange_token(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+            return await self._exchange(
+                request, SaslAuthenticateResponse, self.version_of(SaslAuthenticateRequest), None
+            )
+
+        lifetime_ms = await authenticate(identity, handshake, exchange_token)
+        self._counters.authentications += 1
+        self._renew_at_s = None
+        if lifetime_ms > 0:
+            self._renew_at_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * _SESSION_SHARE
+
+    async def _keep_session(self) -> None:
+        """Authenticates again when it is time (KIP-368), while everybody else who wants to send waits in order.
+
+        The lock is fair, and nothing is awaited between leaving it and writing: requests keep their order.
+        """
+        async with self._turnstile:
+            if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
+                return
+            try:
+                await self._authenticate()
+            except BaseException as error:
+                self._counters.authentications_failed += isinstance(error, AuthenticationFailed)
+                # Half of an exchange leaves the connection fit for nothing else.
+                await self._channel.close()
+                raise
+
     async def _exchange(self, request: Message, response: type[M], version: int, timeout_ms: int | None) -> M:
-        return _decoded(response, await self._reply(request, version, timeout_ms), version)
+        reply = _decoded(response, await self._reply(request, version, timeout_ms), version)
+        self._counters.throttled_ms += getattr(reply, "throttle_time_ms", 0)
+        return reply
 
     async def _reply(self, request: Message, version: int, timeout_ms: int | None) -> memoryview:
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        frame = self._frame(request, version)
+        counters = self._counters.sending(request.API, len(frame))
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
         try:
-            return await self._channel.request(self._frame(request, version), timeout_s=timeout_ms / 1000)
+            reply = await self._channel.request(frame, timeout_s=timeout_ms / 1000)
         except RequestTimedOut as error:
             # Replies come in order: whatever holds this one up holds up all behind it.
             await self._channel.close()
             raise ConnectionLost(str(error)) from error
         except ChannelError as error:
             raise ConnectionLost(str(error)) from error
+        counters.answer(len(reply), clock() - began_s)
+        return reply
 
     def _frame(self, request: Message, version: int) -> bytearray:
         self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
-        frame = encode_request(request, version, self._correlation_id, self._config.client_id)
+        try:
+            frame = encode_request(request, version, self._correlation_id, self._config.client_id)
+        except EncodeError as error:
+            if version == type(request).VERSIONS.last:
+                raise
+            raise NotSupported(f"the broker is too old for this: {error}") from error
         del frame[:_LENGTH_BYTES]  # the channel writes its own
         return frame
 

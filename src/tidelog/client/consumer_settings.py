@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from tidelog.client.client_settings import ClientSettings
 
 
-class ConsumerSettings(TypedDict, total=False):
+class ConsumerSettings(ClientSettings, total=False):
     group_id: str | None
     group_instance_id: str | None
     group_protocol: Literal["classic", "consumer"]
@@ -28,11 +30,3 @@ class ConsumerSettings(TypedDict, total=False):
     prefetch_max_bytes: int
     prefetch_max_records: int
     check_crcs: bool
-    client_id: str
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    receive_message_max_bytes: int

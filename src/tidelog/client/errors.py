@@ -5,7 +5,8 @@ ClientError
 ├── BrokersUnreachable   no broker of the list could be reached
 ├── ConnectionLost       the connection broke before the answer came: the request may or may not have been carried out
 ├── TimedOut             no success before the deadline; the message names the last thing that stood in the way
-├── NotSupported         the broker is too old or too new for what was asked
+├── NotSupported         the broker is too old or too new for what was asked, or does not do it at all
+├── AuthenticationFailed the broker does not believe who the client says it is, or the client not the broker
 ├── BadReply             the broker's answer is not what the protocol promises
 ├── RecordTooLarge       a record that no batch of the producer may hold
 ├── OffsetOutOfRange     the partition no longer holds, or never held, the offset asked for
@@ -56,6 +57,10 @@ class TimedOut(ClientError):  # noqa: N818
 
 
 class NotSupported(ClientError):  # noqa: N818
+    pass
+
+
+class AuthenticationFailed(ClientError):  # noqa: N818
     pass
 
 

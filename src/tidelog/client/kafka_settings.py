@@ -6,6 +6,8 @@ import types
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from tidelog.client.kafka_security import translate_security
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,7 +23,7 @@ def read_settings(kind: type[C], settings: Mapping[str, Any]) -> C:
     hints = get_type_hints(kind)
     known = {field.name for field in fields(kind)}
     chosen: dict[str, Any] = {}
-    for key, value in settings.items():
+    for key, value in translate_security(settings).items():
         name = key.replace(".", "_")
         if name not in known:
             raise ValueError(f"there is no setting {key}: {kind.__name__} lists those there are")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from tidelog.client.client_settings import ClientSettings
 
 
-class ProducerSettings(TypedDict, total=False):
+class ProducerSettings(ClientSettings, total=False):
     acks: Literal["all", -1, 0, 1]
     enable_idempotence: bool | None
     compression_type: str
@@ -19,11 +21,3 @@ class ProducerSettings(TypedDict, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     transaction_two_phase_commit_enable: bool
-    client_id: str
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    receive_message_max_bytes: int

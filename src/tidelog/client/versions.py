@@ -19,7 +19,9 @@ Offered = dict[int, tuple[int, int]]
 def choose_version(offered: Mapping[int, tuple[int, int]], request: type[Message], limit: int | None = None) -> int:
     """`limit` keeps to versions at or below it, for a caller that cannot fill in what newer ones need."""
     if request.API not in offered:
-        raise NotSupported(f"the broker does not offer {api_name(request.API)}")
+        raise NotSupported(
+            f"the broker does not offer {api_name(request.API)}: what was asked for cannot be done with it"
+        )
     first, last = offered[request.API]
     ours = request.VERSIONS
     version = min(last, ours.last) if limit is None else min(last, ours.last, limit)

@@ -5,6 +5,7 @@ reply at bytes 0 to 4. It has no task of its own and leaves nothing behind when 
 
     ChannelError
       +-- ConnectError      no connection came about
+      |     +-- TlsError    because TLS could not be agreed on
       +-- ChannelClosed     the connection is gone; every request outstanding fails with it
       +-- RequestTimedOut   no reply in time; the channel stays usable and drops the late reply
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Self, cast
@@ -41,6 +43,10 @@ class ConnectError(ChannelError):
     pass
 
 
+class TlsError(ConnectError):
+    """TLS could not be agreed on, which trying again will not change."""
+
+
 class ChannelClosed(ChannelError):  # noqa: N818 - a state
     pass
 
@@ -64,7 +70,9 @@ class Channel:
         connect_timeout_s: float = 10.0,
         frame_bytes_max: int = 100 << 20,
         in_flight_max: int = 5,
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
+        """With `tls`, the broker's certificate is held against `host` if the context says so."""
         peer = Address(host, port)
         loop = asyncio.get_running_loop()
         try:
@@ -72,7 +80,13 @@ class Channel:
                 sock = await _open(loop, peer)
                 try:
                     wire = _Wire(loop, peer, frame_bytes_max, in_flight_max)
-                    await loop.create_connection(lambda: wire, sock=sock)
+                    if tls is None:
+                        await loop.create_connection(lambda: wire, sock=sock)
+                    else:
+                        await loop.create_connection(lambda: wire, sock=sock, ssl=tls, server_hostname=host)
+                except OSError as error:
+                    sock.close()
+                    raise (_explain(error, peer) if tls is None else _explain_tls(error, peer)) from error
                 except BaseException:
                     sock.close()
                     raise
@@ -304,3 +318,17 @@ def _explain(failure: OSError | None, peer: Address) -> ConnectError:
     if isinstance(failure, ConnectionRefusedError):
         return ConnectError(f"{peer} refused the connection: is a broker listening there?")
     return ConnectError(f"cannot connect to {peer}: {failure or 'the name has no address'}")
+
+
+def _explain_tls(failure: OSError, peer: Address) -> ConnectError:
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return TlsError(
+            f"{peer} shows a certificate that is not trusted ({failure.verify_message}): check the CA certificate that "
+            "was given, and that the certificate names the host"
+        )
+    if isinstance(failure, ssl.SSLError) and not isinstance(failure, ssl.SSLEOFError):
+        return TlsError(
+            f"no TLS connection to {peer} ({failure.reason or failure}): does it listen for TLS there, and does it "
+            "want a client certificate?"
+        )
+    return ConnectError(f"{peer} closed the connection while TLS was being agreed on: does it listen for TLS there?")
