@@ -46,7 +46,7 @@ def test_it_is_the_one_that_runs() -> None:
     assert compiled.INTERFACE == INTERFACE
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(batches=st.lists(any_batches, max_size=4), headers=st.booleans(), skip=st.integers(0, 4))
 def test_the_same_columns_or_the_same_refusals(batches: list[bytearray], headers: bool, skip: int) -> None:
     pure_results, pure_rows = built(batches, None, headers=headers, skip=skip)
@@ -132,7 +132,7 @@ def encoded(table: pa.RecordBatch, codec: ColumnCodec | None, limit: int) -> Any
     return bodies
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(table=tables(), limit=st.sampled_from([0, 60, 200, 1 << 20]))
 def test_the_same_bytes_of_columns(table: pa.RecordBatch, limit: int) -> None:
     assert encoded(table, compiled, limit) == encoded(table, None, limit)

@@ -64,7 +64,7 @@ def test_it_is_the_one_that_runs() -> None:
     assert ways["1"].startswith("True <function append_record_pure")
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(batch=any_batches)
 def test_the_same_rows_or_the_same_refusal(batch: bytearray) -> None:
     pure = outcome(lambda: read_rows_pure(batch, Placed, ("t", 3)))

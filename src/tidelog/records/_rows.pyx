@@ -82,10 +82,10 @@ cdef list _read_all(
     cdef const unsigned char* value_at
     cdef uint32_t raw = 0
     cdef uint64_t wide = 0
-    cdef int64_t key_length = 0, value_length = 0, offset, delta
+    cdef int64_t key_length = 0, value_length = 0, offset, delta, stamp, last_stamp = 0
     cdef Py_ssize_t prefix_size = PyTuple_GET_SIZE(prefix), index, place
     cdef bint append_timed = append_time is not None, acyclic = True
-    cdef object timestamp, headers, row
+    cdef object timestamp = None, headers, row
     cdef list rows = []
     for item in prefix:
         acyclic = acyclic and not PyObject_IS_GC(item)
@@ -134,7 +134,10 @@ cdef list _read_all(
         if append_timed:
             timestamp = append_time
         else:
-            timestamp = PyLong_FromLongLong(wrapping_sum(base_timestamp, undo_zigzag(wide)))
+            stamp = wrapping_sum(base_timestamp, undo_zigzag(wide))
+            if timestamp is None or stamp != last_stamp:  # records of one moment share the number
+                timestamp = PyLong_FromLongLong(stamp)
+                last_stamp = stamp
         row = tidelog_new_row(row_type, prefix_size + 5)
         for place in range(prefix_size):
             _put(row, place, <object> PyTuple_GET_ITEM(prefix, place))
