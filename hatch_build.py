@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 MODULES = ("_columns", "_rows")
 FOLDER = Path("src/tidelog/records")
 INSTALLED_FOLDER = "tidelog/records"
-FLAGS = ["-O3", "-fno-strict-aliasing"]
+FLAGS = ["-O3", "-g0", "-fno-strict-aliasing"]
 
 
 class CodecBuildHook(BuildHookInterface):  # type: ignore[type-arg] # the plain class in older releases
