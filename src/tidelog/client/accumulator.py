@@ -81,7 +81,8 @@ class Batch(Generic[T]):
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: RecordHeaders, token: T) -> None:
         append_record(self.body, len(self.tokens), timestamp - self.base_timestamp, key, value, headers=headers)
         self.tokens.append(token)
-        self.max_timestamp = max(self.max_timestamp, timestamp)
+        if timestamp > self.max_timestamp:  # noqa: PLR1730 - a call of max() for every record shows
+            self.max_timestamp = timestamp
 
     def seal(self, codec: Codec) -> bytearray:
         """The batch's bytes. A retry sends the same ones: that is how the broker knows it for a repetition."""
@@ -179,15 +180,17 @@ class Accumulator(Generic[T]):
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane()
-        opened = not lane.queue or not self._takes(lane.queue[-1], size)
+        queue = lane.queue
+        opened = not queue or not self._takes(queue[-1], size)
         if opened:
-            lane.queue.append(Batch(partition, now_s, timestamp))
+            queue.append(Batch(partition, now_s, timestamp))
             self._busy[partition] = lane
-        batch = lane.queue[-1]
-        before = batch.size
+        batch = queue[-1]
+        before = len(batch.body)
         batch.add(timestamp, key, value, headers, token)
-        self._used_bytes += batch.size - before
-        return opened or batch.size >= self._batch_bytes > before
+        after = len(batch.body)
+        self._used_bytes += after - before
+        return opened or after >= self._batch_bytes > before
 
     def add_batch(self, batch: Batch[T]) -> None:
         """Takes in a whole batch, which follows what waits for its partition already."""
@@ -323,9 +326,9 @@ class Accumulator(Generic[T]):
         self._used_bytes = 0
 
     def _takes(self, batch: Batch[T], size: int) -> bool:
-        return (
-            batch.open and batch.attempts == 0 and (batch.size + size <= self._batch_bytes or batch.record_count == 0)
-        )
+        if not batch.open or batch.attempts:
+            return False
+        return len(batch.body) + size <= self._batch_bytes or batch.record_count == 0
 
     def _ready_at(self, lane: _Lane[T], now_s: float) -> float:
         head = lane.queue[0]
