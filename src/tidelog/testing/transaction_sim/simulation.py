@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidelog.coordinators.transactions.states import TransactionState
 from tidelog.testing.sim.chance import Chance
 from tidelog.testing.sim.timeline import SimulationStuck
 from tidelog.testing.transaction_sim.cluster import SimCluster
@@ -115,24 +116,27 @@ class TransactionSimulation:
         """All must come to rest, with every promise kept."""
         cluster = self.cluster
         deadline = cluster.timeline.now + _SETTLING_S
-        finished = False
-        while unsettled := self._unsettled(finished=finished):
+        while unsettled := self._unsettled():
             if cluster.timeline.now > deadline:
                 raise Violation(f"not at rest {_SETTLING_S:g} s after the last fault: {unsettled}")
-            if not finished and all(each.over for each in cluster.producers):
-                finished = True
-                for habits in self.shape.habits:
-                    if habits.two_phase:
-                        cluster.start_producer(habits)  # nobody else ends what was prepared
+            if all(each.over for each in cluster.producers):
+                self._finish_prepared()
             cluster.timeline.run_until(cluster.timeline.now + _LOOK_EVERY_S)
         for reader in cluster.readers:
             reader.settle()
         cluster.ledger.settle()
 
-    def _unsettled(self, *, finished: bool) -> str | None:
+    def _finish_prepared(self) -> None:
+        """Nobody but a next life ends what takes part in two-phase commits. It may be fenced by one long gone."""
+        for habits in self.shape.habits:
+            known = self.cluster.coordinator.shard and self.cluster.coordinator.shard.get(habits.transactional_id)
+            if habits.two_phase and known and known.state is TransactionState.ONGOING:
+                self.cluster.start_producer(habits)
+
+    def _unsettled(self) -> str | None:
         cluster = self.cluster
         busy = [each.life.name for each in cluster.producers if not each.over]
-        if busy or not finished:
+        if busy:
             return f"{busy} are not over"
         shard = cluster.coordinator.shard
         if shard is None:
