@@ -15,7 +15,7 @@ from tidelog.records.record import Record, RecordHeaders
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.records.compiled import RowCodec
+    from tidelog.records.compiled import ColumnCodec, RowCodec
 
 NOW_MS = 1_700_000_000_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -26,9 +26,21 @@ timestamps = st.just(-1) | INT64 | st.integers(NOW_MS, NOW_MS + 100_000)
 
 
 def compiled_rows() -> RowCodec:
-    """Fails where it was not built: the comparison is the point. `make setup` with a C compiler builds it."""
-    module: RowCodec = import_module("tidelog.records._rows")
+    module: RowCodec = _compiled("_rows")
     return module
+
+
+def compiled_columns() -> ColumnCodec:
+    module: ColumnCodec = _compiled("_columns")
+    return module
+
+
+def _compiled(name: str) -> Any:
+    """Whether or not it is the one that runs. Without it there is nothing to compare."""
+    try:
+        return import_module(f"tidelog.records.{name}")
+    except ModuleNotFoundError:
+        raise RuntimeError("the codec is not compiled: install gcc and Python's headers, then `make setup`") from None
 
 
 @st.composite

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from codec_cases import NOW_MS, any_batches, damaged_batches, outcome, record_lists, whole_batches
+from codec_cases import NOW_MS, any_batches, compiled_columns, damaged_batches, outcome, record_lists, whole_batches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +22,7 @@ from tidelog.records.rows import FIRST_OFFSET
 if TYPE_CHECKING:
     from tidelog.records.compiled import ColumnCodec
 
-compiled: ColumnCodec = import_module("tidelog.records._columns")
+compiled = compiled_columns()
 
 
 def built(batches: list[bytearray], codec: ColumnCodec | None, *, headers: bool = True, skip: int = 0) -> Any:
