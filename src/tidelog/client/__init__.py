@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
+    from tidelog.client.arrow_sending import BatchDelivery, StoredRows
     from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
     from tidelog.client.consumer import Consumer
     from tidelog.client.descriptions import ConfigResource, NewTopic
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         CommitFailed,
         ConnectionLost,
         InvalidState,
+        NeedsPackage,
         NoOffset,
         NotReadable,
         NotSupported,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
+    "BatchDelivery": "tidelog.client.arrow_sending",
     "BrokerError": "tidelog.errors",
     "BrokersUnreachable": "tidelog.client.errors",
     "ClientConfig": "tidelog.client.config",
@@ -59,6 +62,7 @@ _HOMES = {
     "ErrorCode": "tidelog.errors",
     "GroupMetadata": "tidelog.client.groups.member",
     "InvalidState": "tidelog.client.errors",
+    "NeedsPackage": "tidelog.client.errors",
     "NewTopic": "tidelog.client.descriptions",
     "NoOffset": "tidelog.client.errors",
     "NotReadable": "tidelog.client.errors",
@@ -76,6 +80,7 @@ _HOMES = {
     "RebalanceListener": "tidelog.client.groups.listener",
     "RecordMetadata": "tidelog.client.sender",
     "RecordTooLarge": "tidelog.client.errors",
+    "StoredRows": "tidelog.client.arrow_sending",
     "TimedOut": "tidelog.client.errors",
     "TopicPartition": "tidelog.types",
     "TransactionFailed": "tidelog.client.errors",
@@ -86,6 +91,7 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "BatchDelivery",
     "BrokerError",
     "BrokersUnreachable",
     "ClientConfig",
@@ -100,6 +106,7 @@ __all__ = [
     "ErrorCode",
     "GroupMetadata",
     "InvalidState",
+    "NeedsPackage",
     "NewTopic",
     "NoOffset",
     "NotReadable",
@@ -117,6 +124,7 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLarge",
+    "StoredRows",
     "TimedOut",
     "TopicPartition",
     "TransactionFailed",
