@@ -136,6 +136,24 @@ def test_a_java_zombie_is_fenced_by_its_successor(pipeline: JavaPipeline, step: 
     assert pipeline.aborted(pipeline.check()) == taken_back
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_lost_its_partitions_meanwhile_commits_nothing_for_them(pipeline: JavaPipeline, protocol: str) -> None:
+    """Its transactional id is its own, and its transaction has time: only the group knows that it is late."""
+    pipeline.send(COUNT)
+    late = pipeline.run_java("late", f"--protocol={protocol}", "--pause-at=produced", "--transaction-ms=300000")
+    late.wait_for("produced")
+    late.send(signal.SIGSTOP)
+    other = pipeline.run_java("other", f"--protocol={protocol}")
+    everything = set(pipeline.sent)
+    eventually(lambda: other.values("committed").keys() >= everything, "the other to copy all", within_s=WITHIN_S)
+    late.send(signal.SIGCONT)
+    late.go_on()
+    late.wait_for("aborted")
+    late.close()
+    other.close()
+    assert pipeline.aborted(pipeline.check()) == late.values("aborted")
+
+
 class Worker:
     """A loop that may end at any time, and is followed by another one of the same transactional id."""
 
