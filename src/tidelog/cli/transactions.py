@@ -13,11 +13,11 @@ from tidelog.cli.output import show_json, show_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidelog.client.transaction_admin import (
+    from tidelog.client.admin import Admin
+    from tidelog.client.administration.transactions import (
         HangingTransaction,
         ListedTransaction,
         PartitionProducer,
-        TransactionAdmin,
         TransactionDescription,
     )
     from tidelog.types import TopicPartition
@@ -161,7 +161,7 @@ def find_hanging(places: tuple[str, ...], minutes: int, bootstrap: str, as_json:
             wanted: list[TopicPartition] = []
             for place in places or [topic.name for topic in await admin.list_topics(include_internal=True)]:
                 wanted += await _partitions(admin, place)
-            return await admin.find_hanging(wanted, older_than_ms=older_than_ms)
+            return await admin.find_hanging_transactions(wanted, older_than_ms=older_than_ms)
 
     found = asyncio.run(work())
     if as_json:
@@ -207,7 +207,7 @@ def abort(place: str, start_offset: int, bootstrap: str, as_json: bool) -> None:
             (partition,) = partitions
             for producer in await admin.describe_producers(partition):
                 if producer.transaction_start == start_offset:
-                    await admin.abort(partition, producer)
+                    await admin.abort_transaction(partition, producer)
                     return partition, producer
             raise click.ClickException(f"no transaction that began at offset {start_offset} is open in {place}")
 
@@ -220,13 +220,13 @@ def abort(place: str, start_offset: int, bootstrap: str, as_json: bool) -> None:
         )
 
 
-def _admin(bootstrap: str) -> TransactionAdmin:
-    from tidelog.client.transaction_admin import TransactionAdmin  # noqa: PLC0415 - --help must not pay for it
+def _admin(bootstrap: str) -> Admin:
+    from tidelog.client.admin import Admin  # noqa: PLC0415 - --help must not pay for it
 
-    return TransactionAdmin(bootstrap)
+    return Admin(bootstrap)
 
 
-async def _partitions(admin: TransactionAdmin, place: str) -> Sequence[TopicPartition]:
+async def _partitions(admin: Admin, place: str) -> Sequence[TopicPartition]:
     from tidelog.cli.names import choose_partitions, find_topic  # noqa: PLC0415
 
     topic, colon, number = place.rpartition(":")

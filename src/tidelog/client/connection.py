@@ -42,6 +42,9 @@ class Connection:
         self.offered: Offered = {}
         self.features: dict[str, int] = {}
         """What the cluster as a whole has agreed on, such as transaction.version, and to which level."""
+        self.features_epoch = -1
+        self.supported_features: dict[str, tuple[int, int]] = {}
+        """From which level to which this broker could do."""
         self._channel = channel
         self._config = config
         self._security = security
@@ -157,6 +160,10 @@ class Connection:
             reply = _decoded(ApiVersionsResponse, frame, newest)
         check(reply.error_code, about="agreeing on versions")
         self.features = {feature.name: feature.max_version_level for feature in reply.finalized_features}
+        self.features_epoch = reply.finalized_features_epoch
+        self.supported_features = {
+            feature.name: (feature.min_version, feature.max_version) for feature in reply.supported_features
+        }
         return {entry.api_key: (entry.min_version, entry.max_version) for entry in reply.api_keys}
 
     async def _authenticate(self) -> None:

@@ -13,6 +13,7 @@ from tidelog.types import BrokerId, TopicId, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidelog.client.metadata import ClusterMetadata
     from tidelog.errors import ErrorCode
     from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
     from tidelog.wire.messages.describe_configs import DescribeConfigsResourceResult
@@ -54,6 +55,9 @@ class TopicDescription(NamedTuple):
 class ConfigType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
@@ -69,13 +73,18 @@ class ConfigResource(NamedTuple):
         """One broker's settings, or (None) the defaults of the whole cluster."""
         return cls(ConfigType.BROKER, "" if broker is None else str(broker))
 
+    @classmethod
+    def of_group(cls, group_id: str) -> ConfigResource:
+        return cls(ConfigType.GROUP, group_id)
+
     @property
     def broker(self) -> BrokerId | None:
         """The broker that has to be asked, if it matters."""
-        return BrokerId(int(self.name)) if self.type is ConfigType.BROKER and self.name else None
+        of_broker = self.type in {ConfigType.BROKER, ConfigType.BROKER_LOGGER}
+        return BrokerId(int(self.name)) if of_broker and self.name else None
 
     def __str__(self) -> str:
-        return f"{self.type.name.lower()} {self.name}".rstrip()
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name}".rstrip()
 
 
 class ConfigSource(IntEnum):
@@ -85,6 +94,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigEntry(NamedTuple):
@@ -134,6 +146,11 @@ def cluster(reply: DescribeClusterResponse) -> ClusterDescription:
     return ClusterDescription(
         reply.cluster_id, BrokerId(reply.controller_id), tuple(sorted(brokers, key=lambda node: node.id))
     )
+
+
+def cluster_by_metadata(metadata: ClusterMetadata) -> ClusterDescription:
+    brokers = tuple(sorted(metadata.nodes.values(), key=lambda node: node.id))
+    return ClusterDescription(metadata.cluster_id or "", metadata.controller_id, brokers)
 
 
 def log_dir(broker: BrokerId, result: DescribeLogDirsResult) -> LogDir:

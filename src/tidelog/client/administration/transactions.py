@@ -1,8 +1,8 @@
 """Looks after transactions (KIP-664): which there are, what each is in, which hang, and how one is got rid of.
 
-    async with TransactionAdmin("localhost:9092") as admin:
-        for hanging in await admin.find_hanging(partitions, older_than_ms=an_hour_ago_ms):
-            await admin.abort(hanging.partition, hanging.producer)
+    async with Admin("localhost:9092") as admin:
+        for hanging in await admin.find_hanging_transactions(partitions, older_than_ms=an_hour_ago_ms):
+            await admin.abort_transaction(hanging.partition, hanging.producer)
 
 A transaction hangs when a partition waits for its end and no coordinator knows of it: nobody will ever end it, and
 readers of what is committed come no further.
@@ -10,11 +10,10 @@ readers of what is committed come no further.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.client.admin import Admin
+from tidelog.client.administration.asking import Asking, Coordinates
 from tidelog.client.errors import BadReply, check
 from tidelog.types import BrokerId, TopicPartition
 from tidelog.wire.messages.describe_producers import (
@@ -24,7 +23,6 @@ from tidelog.wire.messages.describe_producers import (
     TopicRequest,
 )
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -36,7 +34,9 @@ from tidelog.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_TRANSACTION = 1
+    from tidelog.client.connection import Connection
+    from tidelog.client.outcomes import Outcomes
+
 _LIVING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
 
@@ -78,7 +78,7 @@ class HangingTransaction(NamedTuple):
     """Of whoever has the producer id now, if anybody has."""
 
 
-class TransactionAdmin(Admin):
+class TransactionAdmin(Asking):
     async def list_transactions(
         self,
         *,
@@ -88,36 +88,27 @@ class TransactionAdmin(Admin):
         pattern: str | None = None,
     ) -> list[ListedTransaction]:
         """Of all coordinators, by transactional id."""
-        await self._retrying("listing brokers", lambda: self._cluster.refresh(()))
         request = ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
             duration_filter=longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        brokers = sorted(self._cluster.metadata.nodes)
-        found = await asyncio.gather(*(self._list_at(broker, request) for broker in brokers))
-        return sorted(each for listed in found for each in listed)
-
-    async def _list_at(self, broker: BrokerId, request: ListTransactionsRequest) -> list[ListedTransaction]:
-        async def attempt() -> ListTransactionsResponse:
-            connection = await self._cluster.connection(broker)
-            reply = await connection.send(request, ListTransactionsResponse)
-            check(reply.error_code, about=f"broker {broker}")
-            return reply
-
-        reply = await self._retrying("listing transactions", attempt)
-        return [
+        replies = await self._ask_brokers(
+            None, "listing transactions", request, ListTransactionsResponse, lambda r: r.error_code
+        )
+        return sorted(
             ListedTransaction(each.transactional_id, each.producer_id, each.transaction_state, broker)
+            for broker, reply in replies.items()
             for each in reply.transaction_states
-        ]
+        )
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        async def attempt() -> TransactionDescription:
-            coordinator = await self._coordinator_of(transactional_id)
-            connection = await self._cluster.connection(coordinator)
+        async def attempt(connection: Connection, coordinator: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             reply = await connection.send(request, DescribeTransactionsResponse)
+            if len(reply.transaction_states) != 1:
+                raise BadReply(f"the answer about transactional id {transactional_id} is about something else")
             (found,) = reply.transaction_states
             check(found.error_code, about=f"transactional id {transactional_id}")
             return TransactionDescription(
@@ -131,20 +122,12 @@ class TransactionAdmin(Admin):
                 frozenset(TopicPartition(topic.topic, each) for topic in found.topics for each in topic.partitions),
             )
 
-        return await self._retrying("describing a transaction", attempt)
+        return await self._at_coordinator(
+            Coordinates.TRANSACTION, transactional_id, "describing a transaction", attempt
+        )
 
-    async def _coordinator_of(self, transactional_id: str) -> BrokerId:
-        connection = await self._cluster.any_connection()
-        request = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)
-        if connection.version_of(FindCoordinatorRequest) >= 4:  # since when it takes many keys
-            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
-        reply = await connection.send(request, FindCoordinatorResponse)
-        if not reply.coordinators:
-            check(reply.error_code, reply.error_message, f"transactional id {transactional_id}")
-            return BrokerId(reply.node_id)
-        found = reply.coordinators[0]
-        check(found.error_code, found.error_message, f"transactional id {transactional_id}")
-        return BrokerId(found.node_id)
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> Outcomes[str, TransactionDescription]:
+        return await self._each(transactional_ids, self.describe_transaction)
 
     async def describe_producers(self, partition: TopicPartition) -> list[PartitionProducer]:
         """Those that the partition's leader remembers, by producer id."""
@@ -163,7 +146,7 @@ class TransactionAdmin(Admin):
 
         return await self._cluster.retrying("describing producers", attempt, topics=[partition.topic])
 
-    async def find_hanging(
+    async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int
     ) -> list[HangingTransaction]:
         """Transactions whose producer has written nothing since `older_than_ms`, and which no coordinator knows of."""
@@ -176,9 +159,10 @@ class TransactionAdmin(Admin):
         if not producer_ids:
             return []
         listed = await self.list_transactions(producer_ids=producer_ids)
+        described = (await self.describe_transactions(each.transactional_id for each in listed)).results()
         known: defaultdict[int, list[TransactionDescription]] = defaultdict(list)
         for each in listed:
-            known[each.producer_id].append(await self.describe_transaction(each.transactional_id))
+            known[each.producer_id].append(described[each.transactional_id])
         hanging: list[HangingTransaction] = []
         for partition, late in suspects.items():
             for producer in late:
@@ -188,7 +172,7 @@ class TransactionAdmin(Admin):
                     hanging.append(HangingTransaction(partition, producer, owner))
         return hanging
 
-    async def abort(self, partition: TopicPartition, producer: PartitionProducer) -> None:
+    async def abort_transaction(self, partition: TopicPartition, producer: PartitionProducer) -> None:
         """Writes the marker that nobody else will. Only for a transaction that hangs: its coordinator is not asked."""
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
