@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidelog.client import Admin, Consumer, ConsumerConfig, Producer, RebalanceListener, TopicPartition
+from tidelog.client import (
+    Admin,
+    BrokerError,
+    ClientError,
+    CommitFailed,
+    Consumer,
+    ConsumerConfig,
+    ErrorCode,
+    NoOffset,
+    OffsetAndMetadata,
+    OffsetSpec,
+    Producer,
+    RebalanceListener,
+    TopicPartition,
+)
+from tidelog.types import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from group_fixtures import GroupBroker
+    from group_fixtures import GroupBroker, StartGroupBroker
 
 pytest_plugins = ["group_fixtures"]
 
@@ -130,5 +147,355 @@ def test_members_share_and_inherit(at: str, topic: str, group: str, protocol: st
                 await polling([first, second], shared([first, second], wanted))
                 assert len(first.assignment) == len(second.assignment) == 2
             await polling([first], shared([first], wanted))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_positions_are_committed_by_themselves(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 5)
+        config = settings(group, protocol, enable_auto_commit=True, auto_commit_interval_ms=50)
+        async with Consumer(at, config, topics=[topic]) as consumer:
+            await read(consumer, 10)
+
+            async def reached() -> bool:
+                await consumer.poll(0.01)
+                return all(
+                    found is not None and found.offset == 5 for found in (await consumer.committed(wanted)).values()
+                )
+
+            async with asyncio.timeout(WITHIN_S):
+                while not await reached():
+                    pass
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_closing_commits_what_was_dealt_with(at: str, topic: str, group: str, protocol: str) -> None:
+    config = settings(group, protocol, enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+
+    async def fail_at(offset: int) -> None:
+        async with Consumer(at, config, topics=[topic]) as consumer:
+            async for record in consumer:
+                if record.offset == offset:
+                    raise LookupError(record.offset)
+
+    async def scenario() -> None:
+        wanted = await create(at, topic, 1, 10)
+        with pytest.raises(LookupError):
+            await fail_at(4)
+        assert await offsets(at, group, wanted) == {TopicPartition(topic, 0): 4}, "the failed record is not done"
+        with pytest.raises(LookupError):
+            await fail_at(7)
+        async with Consumer(at, config, topics=[topic]) as consumer:
+            async for record in consumer:
+                assert record.offset == 7
+                break
+        assert await offsets(at, group, wanted) == {TopicPartition(topic, 0): 8}
+
+    asyncio.run(scenario())
+
+
+async def offsets(at: str, group: str, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+    async with Consumer(at, group_id=group) as asking:
+        found = await asking.committed(partitions)
+    return {partition: commit.offset for partition, commit in found.items() if commit is not None}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_listeners_hear_of_everything_in_order(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 4)
+        diary, other = Diary(), Diary()
+        async with Consumer(at, settings(group, protocol), topics=[topic], listener=diary) as first:
+            await polling([first], shared([first], wanted))
+            assert diary.entries == [("assigned", frozenset(wanted))]
+            async with Consumer(at, settings(group, protocol), topics=[topic], listener=other) as second:
+                await polling([first, second], shared([first, second], wanted))
+                owned = second.assignment
+            assert other.entries[-1] == ("revoked", owned), "closing gives up"
+            await polling([first], shared([first], wanted))
+        held: set[TopicPartition] = set()
+        for what, partitions in diary.entries:
+            if what == "assigned":
+                assert not held & partitions
+                held |= partitions
+            else:
+                assert what == "revoked"
+                assert partitions <= held
+                held -= partitions
+        assert not held
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_positions_may_be_kept_elsewhere(at: str, topic: str, group: str, protocol: str) -> None:
+    class Elsewhere(RebalanceListener):
+        consumer: Consumer
+
+        async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+            for partition in partitions:
+                await self.consumer.seek(partition, 7)
+
+    async def scenario() -> None:
+        await create(at, topic, 2, 10)
+        listener = Elsewhere()
+        async with Consumer(at, settings(group, protocol), topics=[topic], listener=listener) as consumer:
+            listener.consumer = consumer
+            found = await read(consumer, 6)
+            assert sorted(found) == [(partition, offset) for partition in range(2) for offset in (7, 8, 9)]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_listener_raises_is_raised_where_records_are_asked_for(at: str, topic: str, group: str) -> None:
+    class Clumsy(RebalanceListener):
+        def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+            raise ArithmeticError(len(partitions))
+
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 1)
+        async with Consumer(at, settings(group), topics=[topic], listener=Clumsy()) as consumer:
+            with pytest.raises(ArithmeticError):
+                await consumer.poll()
+            assert len(await read(consumer, 2)) == 2
+            assert consumer.assignment == wanted
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_pattern_takes_in_topics_as_they_come(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        first = await create(at, f"{topic}-one", 2)
+        await create(at, f"x{topic}-other", 2)
+        config = settings(group, protocol, metadata_max_age_ms=200)
+        async with Consumer(at, config, pattern=rf"{topic}-.*") as consumer:
+            await polling([consumer], shared([consumer], first))
+            second = await create(at, f"{topic}-two", 1)
+            await polling([consumer], shared([consumer], first | second))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_may_come_after_its_subscribers_and_grow(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        config = settings(group, protocol, allow_auto_create_topics=False, metadata_max_age_ms=200)
+        async with Consumer(at, config, topics=[topic]) as consumer:
+            assert await consumer.poll(0.01) == []
+            wanted = await create(at, topic, 1)
+            await polling([consumer], shared([consumer], wanted))
+            async with Admin(at) as admin:
+                await admin.add_partitions(topic, 3)
+            await polling([consumer], shared([consumer], {TopicPartition(topic, number) for number in range(3)}))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_another_subscription_replaces_the_first(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        first, second = await create(at, f"{topic}-1", 2), await create(at, f"{topic}-2", 2)
+        diary = Diary()
+        async with Consumer(at, settings(group, protocol), topics=[f"{topic}-1"]) as consumer:
+            await polling([consumer], shared([consumer], first))
+            await consumer.subscribe([f"{topic}-2"], listener=diary)
+            assert consumer.subscription == {f"{topic}-2"}
+            await polling([consumer], shared([consumer], second))
+            assert diary.entries == [("revoked", frozenset(first)), ("assigned", frozenset(second))]
+            with pytest.raises(ClientError, match="unsubscribe"):
+                await consumer.assign(dict.fromkeys(first, 0))
+            await consumer.unsubscribe()
+            assert consumer.assignment == frozenset()
+            await consumer.assign(dict.fromkeys(first, 0))
+            assert consumer.assignment == first
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_does_not_come_for_records_loses_its_partitions(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 1)
+        diary = Diary()
+        config = settings(group, protocol, max_poll_interval_ms=700)
+        async with Consumer(at, config, topics=[topic], listener=diary) as slow:
+            await read(slow, 2)
+            async with Consumer(at, settings(group, protocol), topics=[topic]) as quick:
+                await polling([quick], shared([quick], wanted))
+                with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+                    await slow.commit()
+                await polling([slow, quick], shared([slow, quick], wanted))
+        assert diary.entries[1] == ("lost", frozenset(wanted))
+        assert diary.entries[2][0] == "assigned"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_instance_comes_back_to_its_partitions(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 4)
+        diary = Diary()
+        async with Consumer(at, settings(group, protocol), topics=[topic], listener=diary) as other:
+            async with Consumer(at, settings(group, protocol, group_instance_id="one"), topics=[topic]) as first:
+                await polling([first, other], shared([first, other], wanted))
+                had = first.assignment
+            told = len(diary.entries)
+            async with Consumer(at, settings(group, protocol, group_instance_id="one"), topics=[topic]) as again:
+                await polling([again, other], shared([again, other], wanted))
+                assert again.assignment == had
+            assert len(diary.entries) == told, "nobody else notices"
+
+    asyncio.run(scenario())
+
+
+def test_of_two_instances_of_one_name_the_first_is_thrown_out(at: str, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2)
+        config = settings(group, group_instance_id="one")
+        async with Consumer(at, config, topics=[topic]) as first:
+            await polling([first], shared([first], wanted))
+            async with Consumer(at, config, topics=[topic]) as second:
+                await polling([second], shared([second], wanted))
+                with pytest.raises(BrokerError) as caught:
+                    await polling([first], lambda: False)
+                assert caught.value.code == ErrorCode.FENCED_INSTANCE_ID
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_commits_can_be_named_and_noted(at: str, topic: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 5)
+        zero, one = sorted(wanted)
+        async with Consumer(at, settings(group, protocol), topics=[topic]) as consumer:
+            assert set((await consumer.committed(wanted)).values()) == {None}
+            await read(consumer, 10)
+            await consumer.commit({zero: 3, one: OffsetAndMetadata(Offset(2), "so far")})
+            found = await consumer.committed(wanted)
+            assert found == {zero: OffsetAndMetadata(Offset(3)), one: OffsetAndMetadata(Offset(2), "so far")}
+            await consumer.commit_soon()
+            assert await offsets(at, group, wanted) == {zero: 5, one: 5}
+            metadata = consumer.group_metadata()
+            assert metadata.group_id == group
+            assert metadata.generation_id > 0
+            assert metadata.member_id
+
+    asyncio.run(scenario())
+
+
+def test_partitions_chosen_by_hand_may_begin_at_the_groups_commits(at: str, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 5)
+        zero, one = sorted(wanted)
+        async with Consumer(at, settings(group)) as consumer:
+            await consumer.assign({zero: None, one: 4})
+            await consumer.commit({zero: 3})
+            await consumer.assign({zero: None, one: 4})
+            assert sorted(await read(consumer, 3)) == [(0, 3), (0, 4), (1, 4)]
+            await consumer.commit()
+        assert await offsets(at, group, wanted) == {zero: 5, one: 5}
+
+    asyncio.run(scenario())
+
+
+def test_without_a_commit_or_a_rule_where_to_begin_it_says_so(at: str, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic, 1, 1)
+        async with Consumer(at, settings(group, auto_offset_reset="none"), topics=[topic]) as consumer:
+            with pytest.raises(NoOffset, match=f"{topic}-0"):
+                await polling([consumer], lambda: False)
+
+    asyncio.run(scenario())
+
+
+def test_without_a_group_there_is_nothing_to_commit(at: str, topic: str) -> None:
+    async def scenario() -> None:
+        async with Consumer(at) as consumer:
+            with pytest.raises(ClientError, match="group_id"):
+                await consumer.commit()
+            with pytest.raises(ClientError, match="group_id"):
+                await consumer.subscribe([topic])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_members_outlive_their_coordinator(
+    own_group_broker: StartGroupBroker, topic: str, group: str, protocol: str
+) -> None:
+    broker = own_group_broker()
+
+    async def scenario() -> None:
+        at = broker.bootstrap
+        wanted = await create(at, topic, 2, 5)
+        diary = Diary()
+        async with Consumer(at, settings(group, protocol), topics=[topic], listener=diary) as consumer:
+            await read(consumer, 10)
+            await asyncio.to_thread(broker.stop)
+            committing = asyncio.create_task(consumer.commit())
+            await asyncio.to_thread(broker.start)
+            await committing
+            await fill(at, topic, 2, 1)
+            assert sorted(await read(consumer, 2)) == [(0, 5), (1, 5)]
+            await consumer.commit()
+            assert await offsets(at, group, wanted) == dict.fromkeys(wanted, 6)
+            assert [what for what, _ in diary.entries] == ["assigned"]
+
+    asyncio.run(scenario())
+
+
+def open_sockets() -> set[str]:
+    """By inode, as the system knows them."""
+    found: set[str] = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = str(path.readlink())
+            if target.startswith("socket:"):
+                found.add(target)
+    return found
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_cancelling_at_any_point_leaves_neither_task_nor_socket(
+    at: str, topic: str, group: str, protocol: str, again: bool
+) -> None:
+    async def work() -> None:
+        config = settings(group, protocol, enable_auto_commit=True, auto_commit_interval_ms=5)
+        async with Consumer(at, config, topics=[topic], listener=Diary()) as consumer:
+            zero = TopicPartition(topic, 0)
+            async for record in consumer:
+                if record.offset == 5 and record.partition == 0:
+                    await consumer.commit()
+                    await consumer.seek(zero, OffsetSpec.earliest())
+                    await consumer.seek_to_beginning()
+                    await consumer.poll(0.01)
+
+    async def scenario() -> None:
+        await create(at, topic, 2, 10)
+        for ticks in (0, 1, 2, 4, 7, 12, 20, 35, 60, 100, 200, 400, 800, 1600, 3200, 8000, 20_000):
+            before = open_sockets()
+            task = asyncio.create_task(work(), name="work")
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            if again:
+                for _ in range(ticks % 5):
+                    await asyncio.sleep(0)
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            left = [each for each in asyncio.all_tasks() if each.get_name().startswith("tidelog")]
+            assert not left, f"after {ticks} ticks"
+            assert open_sockets() <= before, f"after {ticks} ticks"
 
     asyncio.run(scenario())

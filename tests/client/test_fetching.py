@@ -9,8 +9,9 @@ from tidelog.client.offsets import OffsetSpec
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.records.build import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.control import Marker, MarkerType, build_marker
 from tidelog.records.record import Record
-from tidelog.types import BrokerId, Offset, TopicPartition
+from tidelog.types import BrokerId, Offset, ProducerId, TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 LEADERS = {P0: BrokerId(1), P1: BrokerId(1), P2: BrokerId(2)}
@@ -192,3 +193,111 @@ def test_a_partition_that_failed_for_good_is_not_waited_for() -> None:
 
 def test_a_partition_without_a_leader_is_left_alone() -> None:
     assert FetchPlanner(rest_s=0.5).plan([buffer_at(0)], lambda _partition: None, 0.0) == []
+
+
+def leader_of(partition: TopicPartition) -> BrokerId | None:
+    return LEADERS[partition]
+
+
+def test_nothing_is_fetched_while_too_much_waits() -> None:
+    first, second = buffer_at(0, P0), buffer_at(0, P2)
+    first.add(memoryview(batch(0, 5)))
+    size = first.held_bytes
+    assert (size > 0, first.held_records) == (True, 5)
+    for planner in (FetchPlanner(rest_s=0.5, bytes_max=size), FetchPlanner(rest_s=0.5, records_max=5)):
+        assert planner.plan([first, second], leader_of, 0.0) == []
+        assert planner.full
+        first.take(4)
+        assert len(planner.plan([first, second], leader_of, 0.0)) == 2
+        assert not planner.full
+        first.seek(Offset(0))
+        first.add(memoryview(batch(0, 5)))
+    assert FetchPlanner(rest_s=0.5, bytes_max=size + 10).room_bytes([first, second]) == 10
+    assert FetchPlanner(rest_s=0.5, bytes_max=size - 10).room_bytes([first, second]) == 1
+
+
+def test_what_waits_in_paused_partitions_does_not_stop_the_others() -> None:
+    paused, other = buffer_at(0, P0), buffer_at(0, P2)
+    paused.add(memoryview(batch(0, 5)))
+    paused.paused = True
+    planner = FetchPlanner(rest_s=0.5, records_max=1)
+    (plan,) = planner.plan([paused, other], leader_of, 0.0)
+    assert (plan.buffers, plan.partial) == ((other,), False)
+
+
+def test_a_paused_partition_does_not_make_its_broker_answer_at_once() -> None:
+    paused, other = buffer_at(0, P0), buffer_at(0, P1)
+    paused.paused = True
+    (plan,) = FetchPlanner(rest_s=0.5).plan([paused, other], leader_of, 0.0)
+    assert not plan.partial
+
+
+def test_a_nearer_replica_is_asked_for_as_long_as_it_is_believed() -> None:
+    buffer = buffer_at(0, P0)
+    buffer.preferred = (BrokerId(9), 10.0)
+    for now_s, broker in ((9.0, 9), (10.0, 1)):
+        (plan,) = FetchPlanner(rest_s=0.5).plan([buffer], leader_of, now_s)
+        assert plan.broker == broker
+    buffer.seek(Offset(3))
+    assert buffer.preferred is None
+
+
+def test_records_that_were_not_given_out_come_again() -> None:
+    buffer = buffer_at(0)
+    buffer.add(memoryview(batch(0, 5)))
+    taken = buffer.take(4)
+    buffer.take_back(taken[1:])
+    assert buffer.position == 1
+    assert buffer.held_records == 4
+    assert [record.offset for record in buffer.take(9)] == [1, 2, 3, 4]
+
+
+def test_damage_does_not_swallow_what_lies_before_it() -> None:
+    buffer = buffer_at(0)
+    broken = bytearray(batch(2, 1))
+    broken[-1] ^= 1
+    buffer.add(memoryview(batch(0, 2) + broken))
+    assert [record.offset for record in buffer.take(9)] == [0, 1]
+    with pytest.raises(BrokerError):
+        buffer.take(9)
+
+
+def in_transaction(first: int, producer: int, *, transactional: bool = True) -> bytes:
+    records = [Record(first, 5000, None, b"v", ())]
+    producer_id = ProducerId(producer)
+    return bytes(
+        build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=transactional)
+    )
+
+
+def ending(offset: int, producer: int, kind: MarkerType) -> bytes:
+    marker = Marker(kind, 0)
+    producer_id, at = ProducerId(producer), Offset(offset)
+    return bytes(build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=5000, offset=at))
+
+
+def test_of_interleaved_transactions_only_the_aborted_are_left_out() -> None:
+    log = [
+        in_transaction(0, 1),  # aborted at 4
+        in_transaction(1, 2),  # committed at 3
+        in_transaction(2, 1, transactional=False),
+        ending(3, 2, MarkerType.COMMIT),
+        ending(4, 1, MarkerType.ABORT),
+        in_transaction(5, 1),  # committed at 6
+        ending(6, 1, MarkerType.COMMIT),
+        in_transaction(7, 2),  # aborted at 8
+        ending(8, 2, MarkerType.ABORT),
+    ]
+    buffer = buffer_at(0)
+    buffer.add(memoryview(b"".join(log)), [(2, 7), (1, 0)])
+    assert [record.offset for record in buffer.take(99)] == [1, 2, 5]
+    assert buffer.position == 9
+
+
+def test_an_answer_of_nothing_but_aborted_records_moves_the_position() -> None:
+    buffer = buffer_at(0)
+    assert buffer.add(memoryview(in_transaction(0, 1) + in_transaction(1, 1)), [(1, 0)])
+    assert not buffer.waiting
+    assert (buffer.position, buffer.fetch_offset) == (2, 2)
+    assert buffer.add(memoryview(in_transaction(2, 1) + ending(3, 1, MarkerType.ABORT)), [(1, 0)])
+    assert buffer.position == 4

@@ -333,16 +333,15 @@ class Consumer(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        ready, group = self._ready, self._group
-        if not ready or (group is not None and group.attention):
-            while True:
+        group = self._group
+        if not self._ready or (group is not None and group.attention):
+            found: list[ConsumerRecord] = []
+            while not found:
                 found = await self._next_records(None, self.config.max_poll_records)
-                ready.extend(found)
-                if found:
-                    break
+            self._ready.extendleft(reversed(found))
         elif group is not None:
             group.presence.seen = True
-        record = ready.popleft()
+        record = self._ready.popleft()
         if self._raw:
             self._in_hand = (record,)
             return cast("ConsumerRecord[K, V]", record)
@@ -399,10 +398,11 @@ class Consumer(Generic[K, V]):
                     return taken
                 if self._fetcher.error is not None:
                     raise self._fetcher.error
-                async with asyncio.timeout_at(until_s):
-                    await arrived.wait()
-        except TimeoutError:
-            return None
+                try:
+                    async with asyncio.timeout_at(until_s):
+                        await arrived.wait()
+                except TimeoutError:
+                    return None
         finally:
             if group is not None:
                 group.presence.inside -= 1
