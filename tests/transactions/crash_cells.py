@@ -59,6 +59,17 @@ _SECOND_IS_HELD = frozenset({Step.PREPARED, Step.ONE_MARKED, Step.OFFSETS_MARKED
 OFFSET_BEFORE, OFFSET_EARLY, OFFSET_WITHIN, OFFSET_AGAIN = 5, 41, 42, 50
 
 
+class Client(Enum):
+    """What it does after the crash."""
+
+    GOES_ON = "goes on"
+    """From what it was told, or else it asks again."""
+    ASKS_AGAIN = "asks again"
+    """How the transaction ended, whatever it was told; then a successor takes over."""
+    IS_GONE = "is gone"
+    """And a successor takes over from wherever it was."""
+
+
 class Kind(NamedTuple):
     role: Role
     step: Step
@@ -103,12 +114,13 @@ def places_for(role: Role, victim: int) -> Places:
 
 class CrashCell:
     def __init__(self, stage: CrashStage, kind: Kind, victim: int, number: int) -> None:
-        """Of cells with an even number, the client goes on as it was told, or else asks again; and it goes on itself.
-        Of the others, it asks again; and then its successor goes on."""
+        """Which client it is goes by the number."""
         places = places_for(kind.role, victim)
         self.kind = kind
         self._stage = stage
-        self._asks_again = bool(number % 2)
+        self.client = list(Client)[number % len(Client)]
+        self._outcome: bool | None = kind.committed
+        """None while nobody knows."""
         self.first = stage.partition(HELD if kind.step in _FIRST_IS_HELD else OPEN, places.first, 0)
         self.second = stage.partition(HELD if kind.step in _SECOND_IS_HELD else OPEN, places.second, 1)
         self.producer = StepwiseProducer(
@@ -123,7 +135,7 @@ class CrashCell:
         self._done = 0
 
     def __str__(self) -> str:
-        return str(self.producer)
+        return f"{self.producer} whose client {self.client.value}"
 
     def _all_actions(self) -> list[Callable[[], None]]:
         """All but the end."""
@@ -201,14 +213,24 @@ class CrashCell:
     def go_on(self) -> None:
         """As a client does: it repeats what was not answered, does the rest, and then the next transaction."""
         self.producer.forget_answers()
-        self._act(len(self._actions))
-        if self._told is None or self._asks_again:
-            self.producer.end(committed=self.kind.committed)
+        if self.client is Client.IS_GONE:
+            self._be_replaced()
         else:
-            self.producer.ended(self._told)
-        if self._asks_again:
-            self._take_over()
+            self._act(len(self._actions))
+            if self._told is None or self.client is Client.ASKS_AGAIN:
+                self.producer.end(committed=self.kind.committed)
+            else:
+                self.producer.ended(self._told)
+            if self.client is Client.ASKS_AGAIN:
+                self._take_over()
         self._next_transaction()
+
+    def _be_replaced(self) -> None:
+        self.producer.initialise()
+        if self.kind.step is Step.ENDING:
+            self._outcome = None
+        elif self.kind.step not in ENDED:
+            self._outcome = False
 
     def _take_over(self) -> None:
         fenced = StepwiseProducer(
@@ -238,19 +260,29 @@ class CrashCell:
 
     # --- judgement ---
 
-    @property
-    def written(self) -> list[str]:
-        """To each of its partitions, in this order."""
-        return self._values("a", "b", "c", "next")
+    def learn_outcome(self, committed: list[str]) -> None:
+        """From what can be read in the first partition, if nobody could tell."""
+        if self._outcome is None:
+            self._outcome = self._values("a")[0] in committed
 
-    @property
-    def visible(self) -> list[str]:
+    def written(self, place: TopicPartition) -> list[list[str]]:
+        """What may be found in one of its partitions, by who reads everything."""
+        step, following = self.kind.step, self._values("next")
+        everything = self._values("a", "b", "c") + following
+        if self.client is not Client.IS_GONE or step is Step.ENDING or step in ENDED:
+            return [everything]
+        if step is Step.PRODUCING:
+            return [everything, self._values("a", "b") + following]
+        joined = step is Step.ADDED and self.kind.dialect is Dialect.JOINS and place == self.first
+        return [self._values("a", "b") + following if joined else following]
+
+    def visible(self, _place: TopicPartition) -> list[list[str]]:
         """For whoever reads what is committed."""
-        return self.written if self.kind.committed else self._values("next")
+        return [self._values("a", "b", "c", "next") if self._outcome else self._values("next")]
 
     def check_offsets(self) -> None:
         found = positions_of(self._stage.cluster, self.producer.group)
-        wanted = {0: OFFSET_WITHIN if self.kind.committed else OFFSET_BEFORE, 1: OFFSET_AGAIN}
+        wanted = {0: OFFSET_WITHIN if self._outcome else OFFSET_BEFORE, 1: OFFSET_AGAIN}
         assert found == wanted, f"its offsets are {found}, not {wanted}"
 
     def check_complete(self) -> None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from crash_stage import CrashStage
 
 
+Wanted = dict[TopicPartition, dict[str, list[list[str]]]]
+"""By partition and transactional id, all that may be found."""
+
+
 class Manner(Enum):
     """How the victim ends."""
 
@@ -114,15 +118,16 @@ class CrashRounds:
     # --- judgement ---
 
     def _judge(self, cells: Sequence[CrashCell]) -> int:
+        committed, everything = self._read(committed=True), self._read(committed=False)
+        wanted: Wanted = defaultdict(dict)
+        written: Wanted = defaultdict(dict)
+        for cell in cells:
+            cell.learn_outcome(committed[cell.first])
+            for place in (cell.first, cell.second):
+                wanted[place][cell.producer.transactional_id] = cell.visible(place)
+                written[place][cell.producer.transactional_id] = cell.written(place)
         at_once(CrashCell.check_complete, cells)
         at_once(CrashCell.check_offsets, cells)
-        committed, everything = self._read(committed=True), self._read(committed=False)
-        wanted: dict[TopicPartition, dict[str, list[str]]] = defaultdict(dict)
-        written: dict[TopicPartition, dict[str, list[str]]] = defaultdict(dict)
-        for cell in cells:
-            for place in (cell.first, cell.second):
-                wanted[place][cell.producer.transactional_id] = cell.visible
-                written[place][cell.producer.transactional_id] = cell.written
         wrong = differences("committed", wanted, committed) + differences("everything", written, everything)
         assert not wrong, f"{len(wrong)} readings are wrong:\n" + "\n".join(wrong[:20])
         return sum(len(values) for values in everything.values())
@@ -170,9 +175,7 @@ def _next_to(broker: int) -> int:
     return BROKERS[BROKERS.index(broker) - 1]
 
 
-def differences(
-    what: str, wanted: dict[TopicPartition, dict[str, list[str]]], found: dict[TopicPartition, list[str]]
-) -> list[str]:
+def differences(what: str, wanted: Wanted, found: dict[TopicPartition, list[str]]) -> list[str]:
     """How what was read differs from what is wanted of each transactional id, for people."""
     wrong = []
     for place, values in found.items():
@@ -182,6 +185,6 @@ def differences(
         wrong += [
             f"{what} of {name} in {place}: {each}, not {wanted[place].get(name)}"
             for name, each in by_id.items()
-            if each != wanted[place].get(name)
+            if each not in wanted[place].get(name, [])
         ]
     return wrong
