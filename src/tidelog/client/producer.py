@@ -72,17 +72,20 @@ class Producer(Generic[K, V]):
         value_serializer: Serializer[V] | Callable[[V], bytes] | None = None,
         partitioner: PartitionerName | Partitioner | None = None,
         keep_prepared: bool = False,
+        joining: TransactionHandle | None = None,
         clock: Clock | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         """Settings are keywords, a config, or both: keywords win.
 
         `keep_prepared`: a transaction that an earlier life of this producer has prepared is not aborted when it starts;
-        it is then in `prepared`, and `complete` ends it.
+        it is then in `prepared`, and `complete` ends it. `joining` is what `join_transaction` gives it.
         """
         if isinstance(bootstrap, ProducerConfig):
             config = bootstrap
             bootstrap = config.bootstrap_servers
+        if joining is not None:
+            settings["transactional_id"] = joining.transactional_id
         self.config = replace(config or ProducerConfig(), **settings)
         self._clock = clock or SystemClock()
         self._cluster = Cluster(bootstrap, self.config)
@@ -102,7 +105,7 @@ class Producer(Generic[K, V]):
                 self.config, coordination, self._accumulator, self._sender, self._background, self.flush
             )
         self._keep_prepared = keep_prepared
-        self._handle: TransactionHandle | None = None
+        self._handle = joining
         self._writers = (
             None if key_serializer is None else Writer(key_serializer, "key"),
             None if value_serializer is None else Writer(value_serializer, "value"),
@@ -131,17 +134,15 @@ class Producer(Generic[K, V]):
 
         Call `leave` at the end, and send what it gives to that process, which alone commits or aborts.
         """
-        settings["transactional_id"] = handle.transactional_id
-        joined = cls(
+        return cls(
             bootstrap,
             config,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
             partitioner=partitioner,
+            joining=handle,
             **settings,
         )
-        joined._handle = handle
-        return joined
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -345,6 +346,15 @@ class Producer(Generic[K, V]):
     async def leave(self) -> TransactionPart:
         """Ends this process's part in another's transaction: everything is stored. Its owner `include`s the result."""
         return await self._transactional().leave(self._handle)
+
+    def lose(self, error: Exception) -> None:
+        """A record that was meant for the transaction could not be sent, so that it must not be committed."""
+        if self._transactions is not None:
+            self._transactions.lose(error)
+
+    async def abort_after(self, error: BaseException) -> None:
+        """Aborts what is open, unless it is past that; a failure to do so is noted on `error`."""
+        await self._transactional().abort_after(error)
 
     def _transactional(self) -> Transactions:
         if self._closed:

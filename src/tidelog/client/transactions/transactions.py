@@ -12,6 +12,7 @@ from tidelog.client.errors import ClientError, InvalidState, TransactionFailed
 from tidelog.client.offsets import OffsetAndMetadata
 from tidelog.client.transactions.book import Stage
 from tidelog.client.transactions.handles import TransactionHandle, TransactionPart, sequences
+from tidelog.client.transactions.reactions import Reaction
 from tidelog.errors import BrokerError
 from tidelog.types import Offset
 
@@ -75,12 +76,12 @@ class Transactions:
             self._abort_soon()
             raise
         except BaseException as error:
-            await self._abort_after(error)
+            await self.abort_after(error)
             raise
         try:
             await self.commit()
         except TransactionFailed as error:
-            await self._abort_after(error)
+            await self.abort_after(error)
             raise
         except asyncio.CancelledError:
             if self.book.open:
@@ -130,6 +131,11 @@ class Transactions:
         }
         if full:
             await self._coordination.send_offsets(full, group, self._deadline())
+
+    def lose(self, error: Exception) -> None:
+        if self.book.open:
+            known = error if isinstance(error, ClientError | BrokerError) else ClientError(str(error))
+            self.book.fail(Reaction.ABORT, known)
 
     # --- spread over several processes ---
 
@@ -186,7 +192,7 @@ class Transactions:
         except (ClientError, BrokerError) as error:
             log.warning("aborting the transaction of %s failed: %s", self.book.transactional_id, error)
 
-    async def _abort_after(self, error: BaseException) -> None:
+    async def abort_after(self, error: BaseException) -> None:
         """The error is what matters; an abort that fails as well is only noted on it."""
         if self.book.stage in {Stage.STOPPED, Stage.READY, Stage.COMMITTING}:
             return
