@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tidelog.client import (
@@ -20,6 +23,22 @@ from tidelog.client.descriptions import ConfigSource
 from tidelog.client.offsets import OffsetAndMetadata
 from tidelog.types import Offset
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PATIENCE_S = 30
+
+
+async def becomes(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
+    """A broker may hear of a change a little after the controller has confirmed it."""
+    found = await ask()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while found != expected:
+                found = await ask()
+    except TimeoutError:
+        raise AssertionError(f"{found} does not become {expected}") from None
+
 
 async def fill(bootstrap: str, topic: str, count: int) -> None:
     async with Producer(bootstrap) as producer:
@@ -36,7 +55,11 @@ async def topics_and_partitions(bootstrap: str, topic: str) -> None:
         with pytest.raises(BrokerError):
             outcomes.results()
         await admin.add_partitions(topic, 3)
-        assert len((await admin.describe_topic(topic)).partitions) == 3
+
+        async def partitions() -> int:
+            return len((await admin.describe_topic(topic)).partitions)
+
+        await becomes(3, partitions)
         await fill(bootstrap, topic, 10)
         first, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
         deleted = (await admin.delete_records({first: 4, empty: -1})).results()
@@ -53,6 +76,7 @@ async def topics_and_partitions(bootstrap: str, topic: str) -> None:
 async def settings_of_topics_and_brokers(bootstrap: str, topic: str) -> None:
     async with Admin(bootstrap) as admin:
         await admin.create_topic(topic, partitions=1, replication_factor=1, configs={"retention.ms": "86400000"})
+        await fill(bootstrap, topic, 1)  # by then the broker knows the topic
         resource = ConfigResource.of_topic(topic)
 
         async def value(key: str) -> tuple[str | None, ConfigSource]:
@@ -60,14 +84,15 @@ async def settings_of_topics_and_brokers(bootstrap: str, topic: str) -> None:
             return entry.value, entry.source
 
         assert await value("retention.ms") == ("86400000", ConfigSource.TOPIC)
+        default = await value("max.message.bytes")
         await admin.alter_configs(resource, set={"max.message.bytes": "2000000"}, append={"cleanup.policy": "compact"})
-        assert await value("cleanup.policy") == ("delete,compact", ConfigSource.TOPIC)
+        await becomes(("delete,compact", ConfigSource.TOPIC), lambda: value("cleanup.policy"))
         await admin.alter_configs(resource, subtract={"cleanup.policy": "compact"}, delete=["retention.ms"])
-        assert (await value("cleanup.policy"))[0] == "delete"
+        await becomes(("delete", ConfigSource.TOPIC), lambda: value("cleanup.policy"))
         assert (await value("retention.ms"))[1] == ConfigSource.DEFAULT
         await admin.replace_configs(resource, {"retention.ms": "1234567"})
-        assert await value("retention.ms") == ("1234567", ConfigSource.TOPIC)
-        assert (await value("max.message.bytes"))[1] == ConfigSource.DEFAULT
+        await becomes(("1234567", ConfigSource.TOPIC), lambda: value("retention.ms"))
+        assert await value("max.message.bytes") == default
         await admin.alter_configs(resource, set={"retention.ms": "1"}, validate_only=True)
         assert (await value("retention.ms"))[0] == "1234567"
         with pytest.raises(BrokerError) as caught:
@@ -76,10 +101,11 @@ async def settings_of_topics_and_brokers(bootstrap: str, topic: str) -> None:
 
         broker = (await admin.describe_cluster()).brokers[0]
         resource = ConfigResource.of_broker(broker.id)
+        default = await value("message.max.bytes")
         await admin.alter_configs(resource, set={"message.max.bytes": "1500000"})
-        assert await value("message.max.bytes") == ("1500000", ConfigSource.DYNAMIC_BROKER)
+        await becomes(("1500000", ConfigSource.DYNAMIC_BROKER), lambda: value("message.max.bytes"))
         await admin.alter_configs(resource, delete=["message.max.bytes"])
-        assert (await value("message.max.bytes"))[1] == ConfigSource.DEFAULT
+        await becomes(default, lambda: value("message.max.bytes"))
 
 
 async def a_group_that_reads(bootstrap: str, topic: str, protocol: str) -> None:

@@ -36,18 +36,31 @@ class KafkaNotReadyError(RuntimeError):
 class KafkaProcess:
     """One Apache Kafka node, broker and controller in one, on 127.0.0.1. Data and ports survive `stop` and `kill`."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str], *, heap: str = "512m") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, str],
+        *,
+        heap: str = "512m",
+        listeners: Mapping[str, str] = {},
+    ) -> None:
+        """`listeners` come beside the plain one: by name, the protocol of each, such as SASL_SSL."""
         self.data_dir = data_dir
+        self._listeners = dict(listeners)
         self._settings = dict(settings)
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
-        self._ports: tuple[int, int] | None = None
-        """Of the broker and of the controller."""
+        self._ports: tuple[int, ...] | None = None
+        """Of the broker, of the controller, and of the other listeners."""
 
     @property
     def bootstrap(self) -> str:
         assert self._ports is not None, "the node has not been started"
         return f"127.0.0.1:{self._ports[0]}"
+
+    def bootstrap_of(self, listener: str) -> str:
+        assert self._ports is not None, "the node has not been started"
+        return f"127.0.0.1:{self._ports[2 + list(self._listeners).index(listener)]}"
 
     @property
     def pid(self) -> int:
@@ -69,8 +82,7 @@ class KafkaProcess:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, START_ATTEMPTS + 1):
             if self._ports is None:
-                port, controller_port = _free_ports(2)
-                self._ports = port, controller_port
+                self._ports = tuple(_free_ports(2 + len(self._listeners)))
             self._configure(*self._ports)
             self._launch()
             try:
@@ -107,12 +119,16 @@ class KafkaProcess:
         if self._process is not None:
             self.stop()
 
-    def _configure(self, port: int, controller_port: int) -> None:
+    def _configure(self, port: int, controller_port: int, *other_ports: int) -> None:
+        named = {"PLAINTEXT": port, **dict(zip(self._listeners, other_ports, strict=True))}
+        advertised = ",".join(f"{name}://127.0.0.1:{number}" for name, number in named.items())
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         settings = {
             "node.id": "1",
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "log.dirs": str(self.data_dir / "logs"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from tidelog.security.plain import MECHANISM as PLAIN
@@ -125,10 +124,10 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
     elif config.ssl_keyfile is not None:
         raise ValueError("ssl_keyfile was given without ssl_certfile")
     elif config.ssl_keystore_key is not None and config.ssl_keystore_certificate_chain is not None:
-        # The ssl module reads keys from files only. The directory is this user's alone, and gone a moment later.
-        with TemporaryDirectory(prefix="tidelog-") as private:
-            path = Path(private) / "client.pem"
-            path.write_text(f"{config.ssl_keystore_key.strip()}\n{config.ssl_keystore_certificate_chain.strip()}\n")
-            context.load_cert_chain(path, password=password)
+        # The ssl module reads keys from files only. Nobody else may read this one, and it is gone a moment later.
+        with NamedTemporaryFile("w", prefix="tidelog-", suffix=".pem") as private:
+            private.write(f"{config.ssl_keystore_key.strip()}\n{config.ssl_keystore_certificate_chain.strip()}\n")
+            private.flush()
+            context.load_cert_chain(private.name, password=password)
     elif config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
         raise ValueError("ssl_keystore_key and ssl_keystore_certificate_chain go together")

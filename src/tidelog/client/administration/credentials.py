@@ -70,7 +70,7 @@ class CredentialAdmin(Asking):
         set: Iterable[NewScramCredential] = (),  # noqa: A002 - the word for it
         delete: Iterable[tuple[str, ScramMechanism]] = (),
     ) -> Outcomes[str, None]:
-        """By user. None: done."""
+        """By user, each of whom a call may name once. None: done."""
         request = AlterUserScramCredentialsRequest(
             deletions=[ScramCredentialDeletion(name=user, mechanism=mechanism) for user, mechanism in delete],
             upsertions=[_upsertion(credential) for credential in set],
