@@ -451,6 +451,93 @@ def test_members_outlive_their_coordinator(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_listeners_may_commit_what_is_given_up(at: str, topic: str, group: str, protocol: str) -> None:
+    class Careful(RebalanceListener):
+        consumer: Consumer
+
+        async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+            positions = self.consumer.positions()
+            await self.consumer.commit({partition: positions[partition] for partition in partitions})
+
+    async def scenario() -> None:
+        wanted = await create(at, topic, 2, 5)
+        listeners = [Careful(), Careful()]
+        first, second = (Consumer(at, settings(group, protocol), topics=[topic], listener=each) for each in listeners)
+        listeners[0].consumer, listeners[1].consumer = first, second
+        async with first:
+            await read(first, 10)
+            async with second:
+                await polling([first, second], shared([first, second], wanted))
+                given = await offsets(at, group, wanted)
+                assert given.items() >= dict.fromkeys(second.assignment, 5).items()
+                await fill(at, topic, 2, 1)
+                await polling([first, second], lambda: set((first.positions() | second.positions()).values()) == {6})
+        assert await offsets(at, group, wanted) == dict.fromkeys(wanted, 6), "closing gives up, too"
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_during_the_iteration_is_of_what_was_given_out(at: str, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 1, 5)
+        async with Consumer(at, settings(group), topics=[topic]) as consumer:
+            async for record in consumer:
+                await consumer.commit()
+                assert await offsets(at, group, wanted) == {TopicPartition(topic, 0): record.offset + 1}
+                if record.offset == 4:
+                    break
+
+    asyncio.run(scenario())
+
+
+def test_a_protocol_that_the_broker_does_not_offer_is_said_so(
+    own_group_broker: StartGroupBroker, topic: str, group: str
+) -> None:
+    at = own_group_broker({"group.coordinator.rebalance.protocols": "classic"}).bootstrap
+
+    async def scenario() -> None:
+        async with Consumer(at, settings(group, "consumer"), topics=[topic]) as consumer:
+            for _ in range(2):
+                with pytest.raises((BrokerError, ClientError), match=r"(?i)consumer"):
+                    await polling([consumer], lambda: False)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_only_committed_transactions_are_read_if_wished(at: str, topic: str, group: str, protocol: str) -> None:
+    from confluent_kafka import Producer as LibrdkafkaProducer
+
+    def write() -> None:
+        producer = LibrdkafkaProducer({"bootstrap.servers": at, "transactional.id": topic, "log_level": 3})
+        producer.init_transactions(WITHIN_S)
+        for number in range(6):
+            producer.begin_transaction()
+            for record in range(3):
+                producer.produce(topic, f"{number} {record}", partition=0)
+            producer.flush(WITHIN_S)
+            if number % 2:
+                producer.abort_transaction(WITHIN_S)
+            else:
+                producer.commit_transaction(WITHIN_S)
+
+    async def scenario() -> None:
+        zero = TopicPartition(topic, 0)
+        await create(at, topic, 1)
+        await asyncio.to_thread(write)
+        config = settings(group, protocol, isolation_level="read_committed")
+        async with Consumer(at, config, topics=[topic]) as consumer:
+            async with asyncio.timeout(WITHIN_S):
+                values = [(await anext(aiter(consumer))).value for _ in range(9)]
+                assert values == [b"%d %d" % (number, record) for number in (0, 2, 4) for record in range(3)]
+                (end,) = (await consumer.end_offsets([zero])).values()
+                while consumer.position(zero) < end:
+                    assert await consumer.poll(0.05) == []
+
+    asyncio.run(scenario())
+
+
 def open_sockets() -> set[str]:
     """By inode, as the system knows them."""
     found: set[str] = set()

@@ -88,6 +88,8 @@ class Consumer(Generic[K, V]):
         """What the application got last, and has dealt with when it comes for more."""
         self._started = False
         self._closed = False
+        self._leaving = False
+        """It is closed, but its listener may still commit."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -123,13 +125,18 @@ class Consumer(Generic[K, V]):
             return
         self._closed = True
         self._fetcher.arrived.set()
+        limit = asyncio.timeout(timeout_s)
         try:
             if self._group is not None and self._started and timeout_s:
-                async with asyncio.timeout(timeout_s):
+                self._leaving = True
+                async with limit:
                     await self._group.unsubscribe(self._positions(in_hand_done=in_hand_done))
         except TimeoutError:
+            if not limit.expired():
+                raise  # a listener's own
             log.warning("leaving the group took longer than %g s, its coordinator will notice", timeout_s)
         finally:
+            self._leaving = False
             try:
                 if self._group is not None:
                     await self._group.close()
@@ -464,7 +471,7 @@ class Consumer(Generic[K, V]):
 
         CommitFailed: the group has moved on, and what was read since the last commit will be read again.
         """
-        self._check_open()
+        self._check_open(leaving_too=True)
         wanted: Mapping[TopicPartition, int | OffsetAndMetadata] = self.positions() if offsets is None else offsets
         found = {
             partition: position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(Offset(position))
@@ -474,14 +481,14 @@ class Consumer(Generic[K, V]):
 
     def commit_soon(self) -> asyncio.Task[None]:
         """As `commit`, without waiting: what is committed is decided now, and the task tells how it went."""
-        self._check_open()
+        self._check_open(leaving_too=True)
         return self._in_group("committing").commit_in_background(self.positions())
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed, of all assigned partitions if none is named; None where it has not."""
-        self._check_open()
+        self._check_open(leaving_too=True)
         return await self._in_group("asking for commits").committed(
             self.assignment if partitions is None else partitions
         )
@@ -528,8 +535,8 @@ class Consumer(Generic[K, V]):
         except KeyError:
             raise ClientError(f"{partition} is not assigned to this consumer") from None
 
-    def _check_open(self) -> None:
-        if self._closed:
+    def _check_open(self, *, leaving_too: bool = False) -> None:
+        if self._closed and not (leaving_too and self._leaving):
             raise Closed("the consumer is closed")
 
 

@@ -161,7 +161,7 @@ class ClassicMember:
                 group_instance_id=settings.instance_id,
             ),
             HeartbeatResponse,
-            settings.session_timeout_ms,
+            settings.session_timeout_ms // 2,  # late enough to be sure, early enough to try once more
         )
 
     def _join(self) -> Ask:

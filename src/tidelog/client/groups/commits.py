@@ -87,7 +87,7 @@ class Commits:
 
         async def attempt() -> None:
             reply = await self._coordinator.ask(
-                Line.POSITIONS, _commit_request(who, offsets), OffsetCommitResponse, limit=_NAMED_MAX
+                Line.POSITIONS, commit_request(who, offsets), OffsetCommitResponse, limit=_NAMED_MAX
             )
             for topic in reply.topics:
                 for answer in topic.partitions:
@@ -124,7 +124,7 @@ class Commits:
 
     async def _fetch(self, wanted: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         version = await self._coordinator.version_of(Line.POSITIONS, OffsetFetchRequest, _NAMED_MAX)
-        request = _fetch_request(self._who().group_id, wanted, version)
+        request = fetch_request(self._who().group_id, wanted, version)
         reply = await self._coordinator.ask(Line.POSITIONS, request, OffsetFetchResponse, limit=_NAMED_MAX)
         codes = [reply.error_code, *(group.error_code for group in reply.groups)]
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
@@ -146,7 +146,7 @@ class Commits:
         return found
 
 
-def _commit_request(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
+def commit_request(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), position in offsets.items():
         topics.setdefault(topic, []).append(
@@ -166,7 +166,7 @@ def _commit_request(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetA
     )
 
 
-def _fetch_request(group_id: str, wanted: Iterable[TopicPartition], version: int) -> OffsetFetchRequest:
+def fetch_request(group_id: str, wanted: Iterable[TopicPartition], version: int) -> OffsetFetchRequest:
     topics: dict[str, list[int]] = {}
     for topic, partition in wanted:
         topics.setdefault(topic, []).append(partition)

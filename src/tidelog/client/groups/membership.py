@@ -82,6 +82,7 @@ class Membership:
         self._wish: Wish | None = None
         self._watch_soon = asyncio.Event()
         self._asleep = False
+        self._stopped = False
         self._seen_s = 0.0
         self._failures = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -115,6 +116,8 @@ class Membership:
 
     async def stop(self) -> None:
         """Asks and watches no more; the member stays what it is."""
+        self._stopped = True
+        self._changed.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,7 +155,7 @@ class Membership:
                 return False
             if now != since and self.member.may_commit:
                 return True
-            if self.member.held_up:
+            if self.member.held_up or self._stopped:
                 return False
             self._changed.clear()
             await self._changed.wait()
@@ -174,10 +177,11 @@ class Membership:
                     await self._rest(action, now_s)
                 else:
                     await self._act(action)
+        except (ClientError, BrokerError) as error:
+            self._fail(error)
         except Exception as error:
             log.exception("the group member cannot go on")
-            self.failure = error
-            self._tell()
+            self._fail(error)
 
     async def _rest(self, rest: Rest, now_s: float) -> None:
         until_s = rest.until_s
@@ -237,6 +241,10 @@ class Membership:
             }
         )
 
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self._tell()
+
     def _tell(self) -> None:
         self._changed.set()
         if self.failure is None and self.member.failure is not None:
@@ -281,10 +289,11 @@ class Membership:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._watch_soon.wait()
+        except (ClientError, BrokerError) as error:
+            self._fail(error)
         except Exception as error:
             log.exception("the group's topics cannot be watched")
-            self.failure = self.failure or error
-            self._tell()
+            self._fail(error)
 
     async def _see_topics(self) -> bool:
         """False if some of those that were named are not there."""

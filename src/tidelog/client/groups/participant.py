@@ -139,11 +139,11 @@ class Participant:
             lost = member.turn is not None and member.turn.lost
             if not lost:
                 await self._commit_last(positions)
-            owned = member.owned
-            self._reading.give_up(owned)
-            if owned:
-                await _told(self._listener.on_lost(owned) if lost else self._listener.on_revoked(owned))
+            if member.owned:
+                tell = self._listener.on_lost if lost else self._listener.on_revoked
+                await _told(tell(member.owned))
         finally:
+            self._reading.give_up(member.owned)
             self._membership = None
             self.wish = Wish()
             await membership.leave()
