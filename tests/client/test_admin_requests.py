@@ -11,6 +11,7 @@ from scripted_broker import HANG_UP, ScriptedBroker
 from tidelog.client.admin import Admin
 from tidelog.client.config import ClientConfig
 from tidelog.client.descriptions import ConfigResource, NewTopic
+from tidelog.client.errors import NotSupported
 from tidelog.client.offsets import OffsetSpec
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.types import TopicPartition
@@ -139,6 +140,29 @@ def test_only_the_partitions_that_failed_are_asked_again() -> None:
             assert [each.offset for each in found.values() if each is not None] == [42, 0]
             second = broker.requests(ListOffsetsRequest)[1]
             assert [partition.partition_index for partition in second.topics[0].partitions] == [1]
+
+    asyncio.run(scenario())
+
+
+def test_an_old_broker_is_asked_in_the_old_way() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker, Admin(broker.bootstrap, CONFIG) as admin:
+            described = await admin.describe_cluster()  # which it does not offer
+            assert (described.cluster_id, described.controller_id) == ("scripted", 1)
+            assert [node.port for node in described.brokers] == [broker.port]
+
+    asyncio.run(scenario())
+
+
+def test_what_an_old_broker_cannot_be_told_is_not_left_out_in_silence() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker:
+            broker.offered[ListOffsetsRequest.API] = (1, 1)
+            async with Admin(broker.bootstrap, CONFIG) as admin:
+                wanted = {TopicPartition("t", 0): OffsetSpec.latest()}
+                assert len(await admin.list_offsets(wanted)) == 1
+                with pytest.raises(NotSupported, match=r"too old for this: .*isolation_level"):
+                    await admin.list_offsets(wanted, committed_only=True)
 
     asyncio.run(scenario())
 
