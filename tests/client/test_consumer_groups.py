@@ -506,6 +506,17 @@ def test_a_protocol_that_the_broker_does_not_offer_is_said_so(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_can_never_be_is_said_so(at: str, group: str, protocol: str) -> None:
+    async def scenario() -> None:
+        async with Consumer(at, settings(group, protocol), topics=["no/topic"]) as consumer:
+            with pytest.raises(BrokerError) as caught:
+                await polling([consumer], lambda: False)
+            assert caught.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_only_committed_transactions_are_read_if_wished(at: str, topic: str, group: str, protocol: str) -> None:
     from confluent_kafka import Producer as LibrdkafkaProducer
 

@@ -205,11 +205,12 @@ def test_nothing_is_fetched_while_too_much_waits() -> None:
     size = first.held_bytes
     assert (size > 0, first.held_records) == (True, 5)
     for planner in (FetchPlanner(rest_s=0.5, bytes_max=size), FetchPlanner(rest_s=0.5, records_max=5)):
-        assert planner.plan([first, second], leader_of, 0.0) == []
-        assert planner.full
+        plans, full = [planner.plan([first, second], leader_of, 0.0)], [planner.full]
         first.take(4)
-        assert len(planner.plan([first, second], leader_of, 0.0)) == 2
-        assert not planner.full
+        plans.append(planner.plan([first, second], leader_of, 0.0))
+        full.append(planner.full)
+        assert [len(each) for each in plans] == [0, 2]
+        assert full == [True, False]
         first.seek(Offset(0))
         first.add(memoryview(batch(0, 5)))
     assert FetchPlanner(rest_s=0.5, bytes_max=size + 10).room_bytes([first, second]) == 10

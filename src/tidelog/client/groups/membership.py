@@ -315,6 +315,9 @@ class Membership:
             topics = wish.topics | self.member.watched
             await self._cluster.refresh(topics, create=self._config.allow_auto_create_topics)
             known = self._cluster.metadata.topics
+            for name in sorted(wish.topics & known.keys()):
+                if known[name].error and not known[name].error.retriable:
+                    raise refusal(known[name].error, about=f"topic {name}")
             complete = all(name in known and known[name].partitions for name in wish.topics)
         self._tell_topics()
         self.wake()
