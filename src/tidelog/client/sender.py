@@ -109,8 +109,10 @@ class Sender:
         try:
             while True:
                 self._wake.clear()
-                await self._step(asyncio.get_running_loop().time())
-                await self._sleep(asyncio.get_running_loop().time())
+                # One time for both: what becomes ready in between would be neither sent nor waited for.
+                now_s = asyncio.get_running_loop().time()
+                await self._step(now_s)
+                await self._sleep(now_s)
         except (ClientError, BrokerError) as error:
             log.error("the producer cannot go on: %s", error)
             self._failure = error
@@ -188,9 +190,8 @@ class Sender:
         if oldest_s is not None:
             times.append(oldest_s + self._config.delivery_timeout_ms / 1000)
         next_s = min((time_s for time_s in times if time_s is not None), default=None)
-        timeout_s = None if next_s is None else max(0.0, next_s - now_s)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(next_s):
                 await self._wake.wait()
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
