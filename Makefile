@@ -27,6 +27,7 @@ demo: .venv/ready ## Start a broker, send a stream of events through it, print w
 
 test: .venv/ready ## Run the tests that need PyPI and Debian packages only
 	scripts/setup kcat
+	scripts/setup openssl
 	scripts/setup java
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
