@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from confluent_kafka import Consumer, TopicPartition
+
 from bench import librdkafka, topics, work_dirs
 from bench.__main__ import machine
 from bench.peers import NO_FSYNC, tidelog
@@ -131,12 +133,25 @@ def _results(broker: BrokerProcess, record_bytes: int, produced: int, consumed: 
             for way in producing:
                 with topics.topic(broker.port, f"bench-write-{record_bytes}", _PARTITIONS) as topic:
                     done.setdefault(way, []).append(_run(way, broker.bootstrap, topic, record_bytes, produced))
+                    _check_arrived(way, broker.bootstrap, topic, produced + 1)
             for way in consuming:
                 done.setdefault(way, []).append(_run(way, broker.bootstrap, filled, record_bytes, consumed))
     return {
         way: Result(max(r.per_second for r in results), max(r.per_cpu_second for r in results))
         for way, results in done.items()
     }
+
+
+def _check_arrived(way: str, bootstrap: str, topic: str, wanted: int) -> None:
+    """A rate of records that were dropped would be a fine one."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(_PARTITIONS)]
+        found = sum(consumer.get_watermark_offsets(each, timeout=_PATIENCE_S)[1] for each in partitions)
+    finally:
+        consumer.close()
+    if found != wanted:
+        raise RuntimeError(f"{way} produced {wanted} records, but {found} are stored")
 
 
 def _ways(contests: Sequence[Contest]) -> list[str]:

@@ -1,8 +1,9 @@
 """One Python client doing one thing, in a process of its own: run with the way's name, an address, a topic and amounts.
 
 Every way produces to a topic without keys, or reads its only partition from the start, and prints as JSON how many
-records it moved, in how many seconds and with how much processor time. Libraries keep their defaults, but for what
-`TUNED` says: acknowledgement by all replicas, and time and room for batches.
+records it moved, in how many seconds and with how much processor time. Libraries keep their defaults, but for
+acknowledgement by all replicas, time and room for batches, lists of up to 10,000 records, and more room for what
+confluent-kafka has fetched. Producers send one record more than counts, before the clock starts.
 """
 
 from __future__ import annotations
