@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 from tidelog.testing import eventually
 
