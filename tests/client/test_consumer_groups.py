@@ -337,6 +337,26 @@ def test_who_does_not_come_for_records_loses_its_partitions(at: str, topic: str,
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_was_asleep_cannot_commit_although_nobody_else_is_there(
+    at: str, topic: str, group: str, protocol: str
+) -> None:
+    async def scenario() -> None:
+        wanted = await create(at, topic, 1, 5)
+        async with Consumer(at, settings(group, protocol, max_poll_interval_ms=300), topics=[topic]) as slow:
+            await read(slow, 5)
+            async with asyncio.timeout(WITHIN_S):
+                while slow.group_metadata().generation_id > 0:
+                    await offsets(at, group, wanted)
+            with pytest.raises(CommitFailed, match="not in it"):
+                await slow.commit()
+            assert await offsets(at, group, wanted) == {}
+            assert len(await read(slow, 5)) == 5
+            await slow.commit()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_instance_comes_back_to_its_partitions(at: str, topic: str, group: str, protocol: str) -> None:
     async def scenario() -> None:
         wanted = await create(at, topic, 4)

@@ -52,12 +52,18 @@ class Commits:
         self,
         cluster: Cluster,
         coordinator: Coordinator,
-        who: Callable[[], GroupMetadata],
+        group_id: str,
+        who: Callable[[], GroupMetadata | None],
         catch_up: Callable[[GroupMetadata], Awaitable[bool]],
     ) -> None:
-        """`catch_up` waits for news of the group; false if they mean that it is too late to commit as this member."""
+        """`who` commits: None if it should be a member and is none now.
+
+        `catch_up` waits for news of the group; false if they mean that it is too late to commit as this member.
+        """
         self._cluster = cluster
         self._coordinator = coordinator
+        self._about = f"group {group_id}"
+        self._group_id = group_id
         self._who = who
         self._catch_up = catch_up
         # One at a time: of two commits that overtake each other the older would stay.
@@ -83,7 +89,9 @@ class Commits:
     async def _store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline) -> bool:
         """False: the member has caught up with its group, and should try again."""
         who = self._who()
-        about = f"group {who.group_id}"
+        if who is None:
+            # Without a name it would pass for somebody who reads without the group.
+            raise self._too_late("this consumer is not in it")
 
         async def attempt() -> None:
             reply = await self._coordinator.ask(
@@ -96,18 +104,21 @@ class Commits:
                     check(answer.error_code, about=f"committing {topic.name}-{answer.partition_index}")
 
         try:
-            await self._cluster.retrying(f"committing for {about}", attempt, deadline)
+            await self._cluster.retrying(f"committing for {self._about}", attempt, deadline)
         except BrokerError as error:
             if error.code in _BEHIND and await self._catch_up(who):
                 return False
             if error.code in _BEHIND | _OUT:
-                raise CommitFailed(
-                    f"{about} has moved on ({error.code.name}): partitions were or will be given to other members, who "
-                    "go on from the last commit. Ask for records again to learn what is still yours; if that came too "
-                    "late, raise max_poll_interval_ms or take fewer records at once"
-                ) from error
+                raise self._too_late(error.code.name) from error
             raise
         return True
+
+    def _too_late(self, why: str) -> CommitFailed:
+        return CommitFailed(
+            f"{self._about} has moved on ({why}): partitions were or will be given to other members, who go on from "
+            "the last commit. Ask for records again to learn what is still yours; if that came too late, raise "
+            "max_poll_interval_ms or take fewer records at once"
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition], deadline: Deadline | None = None
@@ -120,11 +131,11 @@ class Commits:
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
             return await self._fetch(wanted)
 
-        return await self._cluster.retrying(f"fetching positions of group {self._who().group_id}", attempt, deadline)
+        return await self._cluster.retrying(f"fetching positions of {self._about}", attempt, deadline)
 
     async def _fetch(self, wanted: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         version = await self._coordinator.version_of(Line.POSITIONS, OffsetFetchRequest, _NAMED_MAX)
-        request = fetch_request(self._who().group_id, wanted, version)
+        request = fetch_request(self._group_id, wanted, version)
         reply = await self._coordinator.ask(Line.POSITIONS, request, OffsetFetchResponse, limit=_NAMED_MAX)
         codes = [reply.error_code, *(group.error_code for group in reply.groups)]
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
@@ -142,7 +153,7 @@ class Commits:
         for code in filter(None, codes):
             if error_code(code) in MOVED:
                 await self._coordinator.moved(Line.POSITIONS)
-            raise refusal(code, about=f"group {self._who().group_id}")
+            raise refusal(code, about=self._about)
         return found
 
 

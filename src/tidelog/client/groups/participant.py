@@ -69,7 +69,7 @@ class Participant:
         self._reading = reading
         self._listener = RebalanceListener()
         self._coordinator = Coordinator(cluster, group_id)
-        self._commits = Commits(cluster, self._coordinator, lambda: self.metadata, self._catch_up)
+        self._commits = Commits(cluster, self._coordinator, group_id, self._committer, self._catch_up)
         self._membership: Membership | None = None
         self._attending = False
         self._auto_commit: asyncio.TimerHandle | None = None
@@ -214,6 +214,10 @@ class Participant:
         return self._membership is not None and await self._membership.catch_up(since)
 
     # Commits
+
+    def _committer(self) -> GroupMetadata | None:
+        metadata = self.metadata
+        return None if self.subscribed and metadata.generation_id <= 0 else metadata
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline | None) -> None:
         await self._commits.commit(offsets, deadline)
