@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from typing import TYPE_CHECKING, Self, TypeVar
-from weakref import WeakSet
 
 from tidelog.client.backoff import Backoff, Deadline
 from tidelog.client.bootstrap import parse_bootstrap
@@ -69,7 +68,8 @@ class Cluster:
         self._seed: Connection | None = None
         self._seeding = asyncio.Lock()
         self._opening: dict[BrokerId, asyncio.Lock] = {}
-        self._every: WeakSet[Connection] = WeakSet()
+        self._every: set[Connection] = set()
+        """Also those of the callers' own."""
         self._refreshed_s: dict[str, float] = {}
         self._closed = False
 
@@ -95,8 +95,13 @@ class Cluster:
         connections = [*self._connections.values(), *([self._seed] if self._seed is not None else [])]
         self._connections.clear()
         self._seed = None
-        for connection in connections:
-            await connection.close()
+        try:
+            for connection in connections:
+                await connection.close()
+        finally:
+            # Whoever is cancelled meanwhile, here or while closing a connection of its own, leaves none behind either.
+            for connection in self._every:
+                connection.abort()
 
     def metrics(self) -> ClientMetrics:
         return self.counters.snapshot(sum(not connection.closed for connection in self._every))
@@ -230,7 +235,7 @@ class Cluster:
             self._pace.failed(address, clock())
             raise
         self._pace.succeeded(address)
-        self._every.add(connection)
+        self._every = {each for each in self._every if not each.closed} | {connection}
         try:
             self._check_open()
         except Closed:

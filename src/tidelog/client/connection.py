@@ -108,6 +108,10 @@ class Connection:
     async def close(self) -> None:
         await self._channel.close()
 
+    def abort(self) -> None:
+        """Closes without waiting."""
+        self._channel.abort()
+
     def version_of(self, request: type[Message], limit: int | None = None) -> int:
         """The version that `send` will use."""
         return choose_version(self.offered, request, limit)

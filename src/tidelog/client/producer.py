@@ -179,11 +179,13 @@ class Producer(Generic[K, V]):
             if flush:
                 await self.flush()
         finally:
-            await self._background.close()
-            if self._transactions is not None:
-                await self._transactions.close()
-            self._sender.abandon(Closed("the producer was closed before the record was delivered"))
-            await self._cluster.close()
+            try:
+                await self._background.close()
+                if self._transactions is not None:
+                    await self._transactions.close()
+            finally:
+                self._sender.abandon(Closed("the producer was closed before the record was delivered"))
+                await self._cluster.close()
 
     async def send(
         self,

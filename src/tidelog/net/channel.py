@@ -137,6 +137,10 @@ class Channel:
         """Fails what is outstanding, lets written bytes go out for a moment, and closes."""
         await self._wire.close()
 
+    def abort(self) -> None:
+        """As `close`, without waiting for anything."""
+        self._wire.abort()
+
 
 class _Request:
     __slots__ = ("expects_reply", "future", "payload")
@@ -185,6 +189,11 @@ class _Wire(asyncio.BufferedProtocol):
             if not self._lost.done():
                 transport.abort()
         await asyncio.wait([self._lost])
+
+    def abort(self) -> None:
+        self._fail(f"the channel to {self.peer} was closed")
+        if self._transport is not None and not self._lost.done():
+            self._transport.abort()
 
     # What the event loop calls
 
