@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from committed_reader import committed_values
+from confluent_kafka import Producer as LibrdkafkaProducer
 
 from tidelog.client import Admin, Consumer, OffsetSpec, Producer, TopicPartition
 from tidelog.client.errors import (
@@ -20,7 +21,7 @@ from tidelog.client.errors import (
 from tidelog.client.transactions import line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 @pytest.fixture(params=["newer rules", "older rules"])
@@ -29,6 +30,15 @@ def at(request: pytest.FixtureRequest, bootstrap: str, monkeypatch: pytest.Monke
     if request.param == "older rules":
         monkeypatch.setattr(line, "TRANSACTION_VERSION", "a feature that no broker has")
     return bootstrap
+
+
+@pytest.fixture(scope="module")
+def mock_cluster() -> Iterator[str]:
+    """Two brokers inside librdkafka, which know the older rules only, and fence nobody."""
+    owner = LibrdkafkaProducer({"test.mock.num.brokers": 2, "bootstrap.servers": "unused", "log_level": 0})
+    brokers = owner.list_topics(timeout=30).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    del owner
 
 
 @pytest.fixture
@@ -291,5 +301,22 @@ def test_our_own_consumer_reads_only_what_is_committed(at: str, topic: str, name
             while len(found) < 3:
                 found += [record.value for record in await consumer.poll()]
             assert found == [b"1", b"3", b"5"]
+
+    asyncio.run(scenario())
+
+
+def test_brokers_of_another_kind_take_our_transactions(mock_cluster: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        async with Producer(mock_cluster, transactional_id=name, linger_ms=0) as producer:
+            for _ in range(3):
+                async with producer.transaction():
+                    for number in range(20):
+                        await producer.send(topic, b"%d" % number, partition=number % 4)
+                    await producer.send_offsets({TopicPartition(topic, 0): 5}, f"group-{name}")
+            await producer.begin()
+            await producer.send_and_wait(topic, b"aborted")
+            await producer.abort()
+            async with Producer(mock_cluster, transactional_id=name) as second, second.transaction():
+                await second.send(topic, b"second")
 
     asyncio.run(scenario())
