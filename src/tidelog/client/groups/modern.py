@@ -41,6 +41,10 @@ _THROWN_OUT: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 )
 
+_EXPLAINED: Final = {
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not offer the consumer protocol: set group_protocol to classic"
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernSettings:
@@ -190,7 +194,9 @@ class ModernMember:
             self._next_beat_s = now_s + _ASK_AGAIN_S
             self._patient = True
         elif code:
-            self.failure = refusal(code, reply.error_message, about=f"group {self._settings.group_id}")
+            self.failure = refusal(
+                code, reply.error_message or _EXPLAINED.get(code), about=f"group {self._settings.group_id}"
+            )
             self._throw_out()
         else:
             self._said = self._saying
