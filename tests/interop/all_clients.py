@@ -8,8 +8,9 @@ from client_drivers import CODECS, ClientDriver
 from confluent_driver import ConfluentDriver
 from kafka_python_driver import KafkaPythonDriver
 from kcat_driver import KcatDriver
+from tidelog_driver import TidelogDriver
 
-LIBRARIES: tuple[ClientDriver, ...] = (ConfluentDriver(), KafkaPythonDriver(), AiokafkaDriver())
+LIBRARIES: tuple[ClientDriver, ...] = (ConfluentDriver(), KafkaPythonDriver(), AiokafkaDriver(), TidelogDriver())
 CLIENTS: tuple[ClientDriver, ...] = (*LIBRARIES, KcatDriver())
 
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)

@@ -165,7 +165,7 @@ def test_several_clients_write_at_once(bootstrap: str, topic: str) -> None:
     for thread in threads:
         thread.join()
     assert not errors, errors
-    got = READER.read(bootstrap, topic, 2000)
+    got = READER.read(bootstrap, topic, 500 * len(CLIENTS))
     for client in CLIENTS:
         own = [record.value for record in got if record.value and record.value.startswith(client.name.encode() + b" ")]
         assert own == [f"{client.name} {number}".encode() for number in range(500)]

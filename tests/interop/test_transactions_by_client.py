@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,8 @@ from confluent_driver import assigned_consumer
 from confluent_kafka import KafkaException, Producer
 from topics import make_topic
 from transactional_writers import WAIT_S, WRITERS, Planned, TransactionalWriter
+
+from tidelog.client import Consumer, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +38,23 @@ def read(bootstrap: str, topic: str, partition: int, isolation: str) -> list[byt
             values.append(value)
 
 
+def read_with_tidelog(bootstrap: str, topic: str, partition: int, isolation: str) -> list[bytes]:
+    """The same with Tidelog's own consumer."""
+    place = TopicPartition(topic, partition)
+
+    async def scenario() -> list[bytes]:
+        level = "read_committed" if isolation == "read_committed" else "read_uncommitted"
+        async with Consumer(bootstrap, isolation_level=level) as consumer:  # type: ignore[arg-type]
+            (end,) = (await consumer.end_offsets([place])).values()
+            await consumer.assign({place: 0})
+            values: list[bytes] = []
+            while consumer.position(place) < end:
+                values += [record.value or b"" for record in await consumer.poll(WAIT_S)]
+            return values
+
+    return asyncio.run(scenario())
+
+
 def settle(bootstrap: str, transactional_id: str) -> None:
     """A producer is told of its commit before all markers are written: whoever takes its id over waits for them."""
     Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id}).init_transactions(WAIT_S)
@@ -57,9 +77,10 @@ def test_only_committed_transactions_are_read(write: TransactionalWriter, bootst
     write(bootstrap, f"writer of {topic}", topic, planned)
     settle(bootstrap, f"writer of {topic}")
     for partition in range(PARTITIONS):
-        assert read(bootstrap, topic, partition, "read_committed") == committed(planned, partition)
         everything = [value for each in planned for value in each.values.get(partition, ())]
-        assert read(bootstrap, topic, partition, "read_uncommitted") == everything
+        for reader in (read, read_with_tidelog):
+            assert reader(bootstrap, topic, partition, "read_committed") == committed(planned, partition)
+            assert reader(bootstrap, topic, partition, "read_uncommitted") == everything
 
 
 @every_writer

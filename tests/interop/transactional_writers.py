@@ -9,6 +9,8 @@ from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
 from confluent_kafka import Producer
 from kafka import KafkaProducer  # type: ignore[import-untyped]
 
+from tidelog.client import Producer as TidelogProducer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -79,8 +81,23 @@ def write_with_kafka_python(bootstrap: str, transactional_id: str, topic: str, p
         producer.close()
 
 
+def write_with_tidelog(bootstrap: str, transactional_id: str, topic: str, planned: Sequence[Planned]) -> None:
+    async def write() -> None:
+        async with TidelogProducer(bootstrap, transactional_id=transactional_id) as producer:
+            for transaction in planned:
+                await producer.begin()
+                for partition, values in transaction.values.items():
+                    for value in values:
+                        await producer.send(topic, value, partition=partition)
+                await producer.flush()
+                await (producer.commit() if transaction.commit else producer.abort())
+
+    asyncio.run(write())
+
+
 WRITERS: dict[str, TransactionalWriter] = {
     "confluent-kafka": write_with_confluent,
     "aiokafka": write_with_aiokafka,
     "kafka-python": write_with_kafka_python,
+    "tidelog": write_with_tidelog,
 }
