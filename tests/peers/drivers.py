@@ -6,6 +6,7 @@ records travel as lines of JSON in which bytes are base64 and null is null:
     driver produce --bootstrap B --topic T [--codec none|gzip|snappy|lz4|zstd] [--acks all|1|0]
                    [--idempotent=true|false] [--batch-bytes N]
         reads    {"partition": 0, "timestamp": ms, "key": "...", "value": "...", "headers": [["name", "..."], ...]}
+                 with Java, "partition": null leaves it to the client
         prints   {"partition": 0, "offset": 12} in the same order; with "error": NAME when the broker refused
     driver consume --bootstrap B --topic T --partition P --from OFFSET --count N [--isolation read_committed]
                    [--timeout-ms N]
@@ -57,7 +58,7 @@ class Record:
     value: bytes | None
     headers: Headers
     timestamp: int
-    partition: int = 0
+    partition: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class ConfluentPeer(Peer):
                 topic,
                 value=record.value,
                 key=record.key,
-                partition=record.partition,
+                partition=-1 if record.partition is None else record.partition,
                 timestamp=record.timestamp,
                 headers=headers,
                 on_delivery=on_delivery,

@@ -46,7 +46,7 @@ final class JsonLines {
         }
         return new ProducerRecord<>(
                 topic,
-                json.get("partition").getAsInt(),
+                json.get("partition").isJsonNull() ? null : json.get("partition").getAsInt(),
                 timestamp == null || timestamp.isJsonNull() ? null : timestamp.getAsLong(),
                 decode(json.get("key")),
                 decode(json.get("value")),

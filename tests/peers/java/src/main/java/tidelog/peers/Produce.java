@@ -65,7 +65,9 @@ final class Produce {
             JsonObject report = new JsonObject();
             report.addProperty("partition", records.get(i).partition());
             try {
-                report.addProperty("offset", sent.get(i).get().offset());
+                RecordMetadata stored = sent.get(i).get();
+                report.addProperty("partition", stored.partition());
+                report.addProperty("offset", stored.offset());
             } catch (ExecutionException failure) {
                 if (!(failure.getCause() instanceof ApiException)) {
                     throw failure;
