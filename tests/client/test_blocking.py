@@ -319,7 +319,7 @@ with Consumer({bootstrap!r}) as consumer:
 
 
 def public(kind: type) -> Iterator[tuple[str, Any]]:
-    own = {"lose", "abort_after"}  # for the face itself
+    own = {"lose", "abort_after", "put", "put_now"}  # for the face itself
     return ((name, each) for name, each in vars(kind).items() if not name.startswith("_") and name not in own)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.arrow_sending import Outlet, send_table
@@ -27,7 +27,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.config import ProducerConfig
 from tidelog.client.errors import Closed, InvalidState, RecordTooLarge, TimedOut, refusal
 from tidelog.client.partitioner import StickyPartitioner, named_partitioner, partition_for_key
-from tidelog.client.sender import Receipt, RecordMetadata, Sender
+from tidelog.client.sender import Delivery, Receipt, RecordMetadata, Sender
 from tidelog.client.serializing import K, V, Writer
 from tidelog.client.transactions.book import Book
 from tidelog.client.transactions.coordination import Coordination
@@ -110,11 +110,14 @@ class Producer(Generic[K, V]):
             None if key_serializer is None else Writer(key_serializer, "key"),
             None if value_serializer is None else Writer(value_serializer, "value"),
         )
+        self._record_bytes_max = self.config.max_request_size - HEADER_SIZE
         self._raw = key_serializer is None and value_serializer is None
         chosen = partitioner or self.config.partitioner
         self._partitioner = named_partitioner(chosen) if isinstance(chosen, str) else chosen
         self._sticky = StickyPartitioner()
         self._available: dict[str, tuple[TopicMetadata, Sequence[int]]] = {}
+        self._spots: dict[str, tuple[TopicMetadata, TopicPartition]] = {}
+        """Where the last keyless record of each topic went, if no partitioner chose: the next goes there, too."""
         self._flushes = 0
         self._closed = False
 
@@ -201,38 +204,78 @@ class Producer(Generic[K, V]):
 
         Without `partition`, records of the same key go to the same partition, as with every Kafka client.
         """
-        if self._closed:
-            raise Closed("the producer is closed")
-        self._sender.check_running()
-        headers = tuple(headers)
-        if self._raw:
-            key_bytes, value_bytes = cast("bytes | None", key), cast("bytes | None", value)
-        else:
-            key_bytes, value_bytes = await self._serialized(topic, key, value)
-        size = record_size_max(key_bytes, value_bytes, headers)
-        if HEADER_SIZE + size > self.config.max_request_size:
-            raise RecordTooLarge(
-                f"the record takes up to {HEADER_SIZE + size} bytes, "
-                f"more than max_request_size = {self.config.max_request_size}"
-            )
-        metadata = self._cluster.cached_topic(topic) or await self._look_up(topic)
-        if not self._accumulator.has_room(size):
-            await self._wait_for_room(size)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[RecordMetadata] = loop.create_future()
-        timestamp = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
-        chosen = (
-            self._choose(metadata, key_bytes, size) if partition is None else await self._existing(metadata, partition)
-        )
-        target = TopicPartition(topic, chosen)
-        if self._transactions is not None:
-            self._transactions.book.check_may_write(target)
-        receipt = Receipt(future, timestamp)
-        if self._accumulator.add(target, timestamp, key_bytes, value_bytes, headers, receipt, loop.time(), size):
-            self._sender.wake()
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        changed = self.put_now(future, topic, value, key, headers, timestamp_ms, partition)
+        if changed is None:
+            await self.put(future, topic, value, key, headers, timestamp_ms, partition)
+        elif changed:
             # A caller that never waits would otherwise starve the sender until the buffer is full.
             await asyncio.sleep(0)
         return future
+
+    async def put(
+        self,
+        future: Delivery,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> None:
+        """As `send`, with a future of the caller's."""
+        while self.put_now(future, topic, value, key, headers, timestamp_ms, partition) is None:
+            await self._make_way(topic, value, key, headers, partition)
+
+    def put_now(
+        self,
+        future: Delivery,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> bool | None:
+        """Takes the record in if nothing has to be waited for, or gives None; true if that woke the sender."""
+        if self._closed:
+            raise Closed("the producer is closed")
+        self._sender.check_running()
+        metadata = self._cluster.cached_topic(topic)
+        if metadata is None or not (self._raw or self._serializers_ready(topic)):
+            return None
+        headers = tuple(headers)
+        # Every call shows here, so that the usual way has few.
+        key_bytes: Any = key
+        value_bytes: Any = value
+        if not self._raw:
+            key_bytes, value_bytes = self._serialized(topic, key, value)
+        size = record_size_max(key_bytes, value_bytes, headers)
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
+        accumulator = self._accumulator
+        if not accumulator.has_room(size):
+            return None
+        spot = self._spots.get(topic)
+        if partition is not None:
+            if metadata.partition(partition) is None:
+                return None
+            target = TopicPartition(topic, partition)
+        elif key_bytes is None and spot and spot[0] is metadata and accumulator.room_in_batch(spot[1], size):
+            target = spot[1]
+        else:
+            target = TopicPartition(topic, self._choose(metadata, key_bytes, size))
+            if key_bytes is None and self._partitioner is None:
+                self._spots[topic] = (metadata, target)
+        if self._transactions is not None:
+            self._transactions.book.check_may_write(target)
+        timestamp = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
+        now_s = asyncio.get_running_loop().time()
+        receipt = Receipt(future, timestamp)  # type: ignore[arg-type] # it is settled like asyncio's
+        if accumulator.add(target, timestamp, key_bytes, value_bytes, headers, receipt, now_s, size):
+            self._sender.wake()
+            return True
+        return False
 
     async def send_and_wait(
         self,
@@ -270,7 +313,8 @@ class Producer(Generic[K, V]):
 
     async def flush(self) -> None:
         """Sends everything at once and waits until each record sent so far is stored or has failed."""
-        pending = [receipt.future for receipt in self._accumulator.last_tokens()]
+        last: list[Any] = [receipt.future for receipt in self._accumulator.last_tokens()]
+        pending = [each if isinstance(each, asyncio.Future) else asyncio.wrap_future(each) for each in last]
         if not pending:
             return
         self._flushes += 1
@@ -367,16 +411,42 @@ class Producer(Generic[K, V]):
 
     # ---
 
-    async def _serialized(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        written: list[bytes | None] = []
-        for writer, part in zip(self._writers, (key, value), strict=True):
-            if writer is None:
-                written.append(part)
-                continue
-            if part is not None and not writer.ready_for(topic):
+    async def _make_way(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        partition: int | None,
+    ) -> None:
+        """Waits for whatever keeps the record from being taken in."""
+        metadata = await self._topic(topic)
+        for writer in self._writers:
+            if writer is not None and not writer.ready_for(topic):
                 await writer.prepare(topic)
-            written.append(writer.write(topic, part))
-        return written[0], written[1]
+        if partition is not None:
+            await self._existing(metadata, partition)
+        size = record_size_max(*self._serialized(topic, key, value), tuple(headers))
+        if not self._accumulator.has_room(size):
+            await self._wait_for_room(size)
+
+    def _too_large(self, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"the record takes up to {HEADER_SIZE + size} bytes, "
+            f"more than max_request_size = {self.config.max_request_size}"
+        )
+
+    def _serializers_ready(self, topic: str) -> bool:
+        return all(writer is None or writer.ready_for(topic) for writer in self._writers)
+
+    def _serialized(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        if self._raw:
+            return key, value
+        write_key, write_value = self._writers
+        return (
+            key if write_key is None else write_key.write(topic, key),
+            value if write_value is None else write_value.write(topic, value),
+        )
 
     async def _enqueue(self, batch: Batch[Receipt]) -> None:
         self._sender.check_running()

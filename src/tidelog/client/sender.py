@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
@@ -60,10 +61,15 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+Delivery = asyncio.Future[RecordMetadata] | concurrent.futures.Future[RecordMetadata]
+"""The latter for those who do not await."""
+
+
 class Receipt(NamedTuple):
     """What is kept for each record until it is settled."""
 
     future: asyncio.Future[RecordMetadata]
+    """Or anything that can be done and settled as one can."""
     timestamp: int
 
 

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_HANDED_OVER_MAX: Final = 10_000
-"""Records that the loop has not looked at yet: more than it takes in at a time, so that it never waits for more."""
+_HANDED_OVER_MAX: Final = 1000
+"""Records that the loop has not looked at yet. Whoever sends more waits, and leaves the interpreter to the loop."""
+
+_TAKEN_AT_ONCE_MAX: Final = 200
 
 
 class _Handed(NamedTuple):
@@ -229,25 +231,22 @@ class Producer(Generic[K, V]):
                     self._taking = False
                     self._changed.notify_all()
                     return
-                some = [self._handed.popleft() for _ in range(min(len(self._handed), _HANDED_OVER_MAX // 10))]
+                some = [self._handed.popleft() for _ in range(min(len(self._handed), _TAKEN_AT_ONCE_MAX))]
                 self._changed.notify_all()
             for handed in some:
                 await self._send(handed)
+            await asyncio.sleep(0)  # the others of the loop are to have their turns
 
     async def _send(self, handed: _Handed) -> None:
-        future, topic, value, key, headers, timestamp_ms, partition = handed
         try:
-            delivery = await self._producer.send(
-                topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition
-            )
+            if self._producer.put_now(*handed) is None:
+                await self._producer.put(*handed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this record
             self._producer.lose(error)
-            future.set_exception(error)
+            handed.future.set_exception(error)
         except asyncio.CancelledError:
-            future.set_exception(Closed("the program ended before the record was sent"))
+            handed.future.set_exception(Closed("the program ended before the record was sent"))
             raise
-        else:
-            delivery.add_done_callback(partial(_settle, future))
 
     def _all_taken(self) -> None:
         with self._changed:
