@@ -47,6 +47,9 @@ class SimPeers:
         self._local_id = local_id
         self._address_of = address_of
         self._answer_locally = answer_locally
+        self._asking: dict[asyncio.Task[Any], int] = {}
+        """What was sent and is not answered, and to whom."""
+        self._hung_up: set[asyncio.Task[Any]] = set()
 
     def sender(self, purpose: str, timeout_s: float) -> Callable[[int, Message], Awaitable[Any]]:
         loop = asyncio.get_running_loop()
@@ -58,10 +61,34 @@ class SimPeers:
                 return await self._answer_locally(request)
             if self._address_of(broker_id) is None:
                 raise PeerUnreachable(f"broker {broker_id} is not in the cluster now")
-            answer: Message = await remote(broker_id, request)
-            return answer
+            asking = loop.create_task(self._ask(remote, broker_id, request))
+            return await self._wait(asking, broker_id)
 
         return send
+
+    @staticmethod
+    async def _ask(remote: Callable[[int, Message], Awaitable[Any]], broker_id: int, request: Message) -> Any:
+        return await remote(broker_id, request)
+
+    async def _wait(self, asking: asyncio.Task[Any], broker_id: int) -> Message:
+        self._asking[asking] = broker_id
+        try:
+            answer: Message = await asking
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if asking not in self._hung_up or (waiting is not None and waiting.cancelling()):
+                raise
+            raise PeerUnreachable(f"broker {broker_id} has left the cluster") from None
+        finally:
+            del self._asking[asking]
+            self._hung_up.discard(asking)
+        return answer
+
+    def hang_up_on_absent(self) -> None:
+        for asking, broker_id in self._asking.items():
+            if self._address_of(broker_id) is None:
+                self._hung_up.add(asking)
+                asking.cancel()
 
     async def close(self) -> None:
         """Connections end with the process."""
