@@ -71,8 +71,9 @@ class Load:
 class Copy:
     """Reads a topic, and writes what it read to another one, both in one transaction; begins anew after any failure."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, name: str) -> None:
+    def __init__(self, bootstrap: str, source: str, target: str, name: str, records_each: int = 50) -> None:
         self._bootstrap = bootstrap
+        self._records_each = records_each
         self._source = source
         self._target = target
         self._name = name
@@ -107,7 +108,7 @@ class Copy:
         ):
             try:
                 while self.committed < until:
-                    records = await consumer.poll(timeout_s=0.5, max_records=50)
+                    records = await consumer.poll(timeout_s=0.5, max_records=self._records_each)
                     if records:
                         await self._step(consumer, producer, records)
             except (TransactionFailed, ProducerStopped, TimedOut):
