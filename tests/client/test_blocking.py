@@ -102,6 +102,15 @@ def test_arrow_batches_are_iterated_over(bootstrap: str, topic: str) -> None:
                 break
 
 
+def test_requests_are_counted(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap) as producer, Consumer(bootstrap) as consumer:
+        producer.send(topic, b"one").result()
+        consumer.assign_topics([topic], OffsetSpec.earliest())
+        assert consumer.poll(timeout_s=30)
+        assert producer.metrics().requests["PRODUCE"].answered == 1
+        assert consumer.metrics().requests["FETCH"].answered >= 1
+
+
 def test_arrow_tables_are_sent(bootstrap: str, topic: str) -> None:
     pyarrow = importlib.import_module("pyarrow")
     with Producer(bootstrap) as producer:

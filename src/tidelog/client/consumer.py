@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.client.consumer_settings import ConsumerSettings
     from tidelog.client.groups.listener import RebalanceListener
     from tidelog.client.groups.member import GroupMetadata
+    from tidelog.client.metrics import ClientMetrics
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
@@ -298,6 +299,10 @@ class Consumer(Generic[K, V]):
     def high_watermark(self, partition: TopicPartition) -> Offset | None:
         """The partition's end as the last fetch saw it, None before the first."""
         return self._buffer(partition).high_watermark
+
+    def metrics(self) -> ClientMetrics:
+        """What this client has done so far, counted."""
+        return self._cluster.metrics()
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return await self._fetcher.resolve(dict.fromkeys(partitions, OffsetSpec.earliest()))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tidelog.client.arrow_sending import BatchDelivery
     from tidelog.client.groups.member import GroupMetadata
     from tidelog.client.metadata import TopicMetadata
+    from tidelog.client.metrics import ClientMetrics
     from tidelog.client.offsets import OffsetAndMetadata
     from tidelog.client.partitioner import Partitioner, PartitionerName
     from tidelog.client.producer_settings import ProducerSettings
@@ -330,6 +331,10 @@ class Producer(Generic[K, V]):
     def buffered_bytes(self) -> int:
         """Bytes of records that are neither stored nor failed yet."""
         return self._accumulator.used_bytes
+
+    def metrics(self) -> ClientMetrics:
+        """What this client has done so far, counted."""
+        return self._cluster.metrics()
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has."""

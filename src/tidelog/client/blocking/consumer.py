@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidelog.client.fetching import ConsumerRecord
     from tidelog.client.groups.listener import RebalanceListener
     from tidelog.client.groups.member import GroupMetadata
+    from tidelog.client.metrics import ClientMetrics
     from tidelog.client.offsets import OffsetAndMetadata, OffsetSpec
     from tidelog.types import Offset, TopicPartition
 
@@ -129,6 +130,10 @@ class Consumer(Consuming[K, V]):
     def high_watermark(self, partition: TopicPartition) -> Offset | None:
         """The partition's end as the last fetch saw it, None before the first."""
         return self._loop.call(lambda: self._client.high_watermark(partition))
+
+    def metrics(self) -> ClientMetrics:
+        """What this client has done so far, counted."""
+        return self._loop.call(self._client.metrics)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return self._loop.run(self._client.beginning_offsets(partitions))
