@@ -28,7 +28,7 @@ def test_transactions_are_committed(target: Target, topic: str) -> None:
                 async with producer.transaction():
                     for number in range(first, first + 10):
                         await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-        # The mock ends transactions with markers that have no checksum.
+        # What the mock writes at the end of a transaction does not match its checksum.
         found = by_partition(await read_all(target.bootstrap, topic, 30, check_crcs=target.real))
         assert found == {
             partition: [b"%d" % number for number in range(partition, 30, PARTITIONS)]
