@@ -132,7 +132,9 @@ def test_we_read_what_librdkafka_builds(broker: tuple[str, int], codec: Codec) -
             checked = check_produced(memoryview(as_sent), TopicConfig(), NOW_MS)
             assert deep_check(memoryview(as_sent), checked, TopicConfig()).obj is as_sent
     assert found == expected
-    assert codecs == {codec}
+    # A batch that would not become smaller, as one with few records, is sent as it is.
+    assert codec in codecs
+    assert codecs <= {codec, Codec.NONE}
 
 
 @each_codec

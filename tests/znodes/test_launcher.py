@@ -84,6 +84,7 @@ def test_pyspark_is_found_but_not_imported(monkeypatch: pytest.MonkeyPatch, tmp_
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert Path(found.strip()) == find_jars()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # another test may have imported it
     with pytest.raises(LauncherError, match=r"pip install 'tidelog\[spark\]'"):
         find_jars()
 
