@@ -16,7 +16,7 @@ from tidelog.types import TopicPartition
 from tidelog.znodes import nodes, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tidelog.replication.partition import Partition
     from tidelog.storage.log import Log
@@ -30,7 +30,7 @@ NOBODY = -1
 
 
 class Replica(Protocol):
-    """A broker that runs: its number and the partitions it holds."""
+    """A broker that runs: its number, the partitions it has a role in, and the logs it has."""
 
     @property
     def broker_id(self) -> int: ...
@@ -38,7 +38,8 @@ class Replica(Protocol):
     @property
     def partitions(self) -> Iterable[Partition]: ...
 
-    def has_log(self, topic_partition: TopicPartition) -> bool: ...
+    @property
+    def logs(self) -> Collection[TopicPartition]: ...
 
 
 class _Seen(NamedTuple):
@@ -75,9 +76,11 @@ class Checker:
     def look_at(self, replica: Replica) -> None:
         """Called after each step that `replica` took."""
         broker_id = replica.broker_id
-        count = 0
+        count = len(replica.logs)
+        if count < self._held.get(broker_id, 0):
+            self._forget_deleted(replica)
+        self._held[broker_id] = count
         for partition in replica.partitions:
-            count += 1
             log = partition.log
             seen = _Seen(
                 log.log_end_offset,
@@ -91,14 +94,11 @@ class Checker:
             if seen != before:
                 self._seen[key] = seen
                 self._changed(broker_id, partition, before, seen)
-        if count < self._held.get(broker_id, 0):
-            self._forget_deleted(replica)
-        self._held[broker_id] = count
 
     def _forget_deleted(self, replica: Replica) -> None:
-        """A partition was moved away: what comes back one day is another log."""
+        """A partition was moved away, perhaps while the broker was: what comes back one day is another log."""
         for key in [each for each in self.mirrors if each[0] == replica.broker_id]:
-            if not replica.has_log(key[1]):
+            if key[1] not in replica.logs:
                 self._world.note(replica.broker_id, f"{key[1]} is deleted")
                 del self.mirrors[key]
                 self._seen.pop(key, None)

@@ -13,7 +13,7 @@ from tidelog.testing.sim.sim_clock import SimClock
 from tidelog.znodes.errors import ConnectionLost, SessionExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tidelog.replication.partition import Partition
     from tidelog.testing.sim.checker import Checker
@@ -165,8 +165,9 @@ class SimNode:
     def partitions(self) -> Iterable[Partition]:
         return self._core.partitions if self._core else ()
 
-    def has_log(self, topic_partition: TopicPartition) -> bool:
-        return self._core is not None and topic_partition in self._core.store.logs
+    @property
+    def logs(self) -> Collection[TopicPartition]:
+        return self._core.store.logs.keys() if self._core else ()
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         return next((each for each in self.partitions if each.topic_partition == topic_partition), None)
