@@ -284,6 +284,8 @@ class TransactionMachine(RuleBasedStateMachine):
         known = self.driver.shard.get(name)
         if known is None or not known.state.idle or known.identity.epoch >= LAST_EPOCH_GIVEN - 2:
             return
+        if known.state is S.COMPLETE_COMMIT:
+            return  # nothing is stored as committed twice, not even here
         holders = [client for client in self.clients if client.name == name and client.identity == known.identity]
         value = known.value()
         value.producer_epoch = LAST_EPOCH_GIVEN - 2
