@@ -90,6 +90,13 @@ class Writer:
         self._producer.poll(0)
         self._end_if_due()
 
+    def warm_up(self, value: bytes, partitions: int) -> None:
+        """Opens the connections, which is not what is measured."""
+        for partition in range(partitions):
+            self.write_one(value, partition)
+        self._producer.flush(_PATIENCE_S)
+        self.waits_s.clear()
+
     def poll(self, seconds: float) -> None:
         self._producer.poll(seconds)
         self._end_if_due()
@@ -144,6 +151,7 @@ def paced(bootstrap: str, kind: str, amounts: Amounts) -> Paced:
     """Waits for acknowledgements at a pace that nobody finds hard."""
     writer = Writer(bootstrap, kind, {"linger.ms": 5})
     value = bytes(amounts.record_bytes)
+    writer.warm_up(value, amounts.partitions)
     began, sent = time.perf_counter(), 0
     while (elapsed_s := time.perf_counter() - began) < amounts.paced_s:
         while sent < elapsed_s * amounts.paced_per_second:
