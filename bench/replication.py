@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bench.__main__ import machine
 from bench.cluster_stage import stage
+from bench.latencies import Latencies
 from bench.process_facts import cpu_seconds
 from bench.results import Row
 from bench.table import show
@@ -66,13 +67,6 @@ class Stream(NamedTuple):
     megabytes_per_second: float
     cpu_s_per_megabyte: float
     """Processor time of all brokers together."""
-
-
-class Latencies(NamedTuple):
-    ordered_s: list[float]
-
-    def at(self, share: float) -> float:
-        return self.ordered_s[round((len(self.ordered_s) - 1) * share)]
 
 
 def stream(on: Stage, kind: Kind, amounts: Amounts, record_bytes: int) -> Stream:

@@ -22,6 +22,7 @@ from bench import topics, work_dirs
 from bench.__main__ import machine
 from bench.client_rows import kafka_node
 from bench.cluster_stage import stage
+from bench.latencies import Latencies
 from bench.peers import NO_FSYNC, tidelog
 from bench.results import Row
 from bench.table import show
@@ -143,8 +144,8 @@ def stream(bootstrap: str, kind: str, amounts: Amounts) -> float:
 
 
 class Paced(NamedTuple):
-    waits_s: list[float]
-    commits_s: list[float]
+    waits: Latencies
+    commits: Latencies
 
 
 def paced(bootstrap: str, kind: str, amounts: Amounts) -> Paced:
@@ -159,10 +160,10 @@ def paced(bootstrap: str, kind: str, amounts: Amounts) -> Paced:
             sent += 1
         writer.poll(0.001)
     writer.finish()
-    return Paced(sorted(writer.waits_s), sorted(writer.commits_s))
+    return Paced(Latencies(sorted(writer.waits_s)), Latencies(sorted(writer.commits_s)))
 
 
-def small(bootstrap: str, amounts: Amounts, producers: int, topic: str = _TOPIC) -> tuple[float, list[float]]:
+def small(bootstrap: str, amounts: Amounts, producers: int, topic: str = _TOPIC) -> tuple[float, Latencies]:
     """Transactions a second, each of one record for each of two partitions, and how long each took."""
 
     def make(number: int) -> list[float]:
@@ -188,11 +189,7 @@ def small(bootstrap: str, amounts: Amounts, producers: int, topic: str = _TOPIC)
     began = time.perf_counter()
     with ThreadPoolExecutor(producers) as pool:
         took_s = sorted(each for made in pool.map(make, range(producers)) for each in made)
-    return len(took_s) / (time.perf_counter() - began), took_s
-
-
-def at(ordered_s: list[float], share: float) -> float:
-    return ordered_s[round((len(ordered_s) - 1) * share)]
+    return len(took_s) / (time.perf_counter() - began), Latencies(took_s)
 
 
 def rows(amounts: Amounts, *, kafka: bool = False) -> Iterator[Row]:
@@ -229,45 +226,45 @@ def _paced_rows(bootstrap: str, amounts: Amounts) -> Iterator[Row]:
         {kind: paced(bootstrap, kind, amounts) for kind in (_PLAIN, _TRANSACTIONAL)} for _ in range(amounts.trials)
     ]
     best = {
-        kind: min((trial[kind] for trial in trials), key=lambda each: at(each.waits_s, 0.99))
+        kind: min((trial[kind] for trial in trials), key=lambda each: each.waits.at(0.99))
         for kind in (_PLAIN, _TRANSACTIONAL)
     }
     for kind in (_PLAIN, _TRANSACTIONAL):
-        waits_s = best[kind].waits_s
+        waits = best[kind].waits
         yield Row(
             f"acknowledgement at {amounts.paced_per_second:,} records/s, 99 %, {kind}",
-            at(waits_s, 0.99) * 1000,
+            waits.at(0.99) * 1000,
             "ms",
             None,
-            None if kind == _PLAIN else at(best[_PLAIN].waits_s, 0.99) * 1000,
+            None if kind == _PLAIN else best[_PLAIN].waits.at(0.99) * 1000,
             "" if kind == _PLAIN else _PLAIN,
-            f"median {at(waits_s, 0.5) * 1000:.1f}, slowest {at(waits_s, 1.0) * 1000:.1f} ms of {len(waits_s):,}",
+            f"median {waits.at(0.5) * 1000:.1f}, slowest {waits.at(1.0) * 1000:.1f} ms of {len(waits.ordered_s):,}",
         )
-    commits_s = best[_TRANSACTIONAL].commits_s
+    commits = best[_TRANSACTIONAL].commits
     yield Row(
         "commit of a transaction of 100 ms, 99 %",
-        at(commits_s, 0.99) * 1000,
+        commits.at(0.99) * 1000,
         "ms",
-        note=f"median {at(commits_s, 0.5) * 1000:.1f}, slowest {at(commits_s, 1.0) * 1000:.1f} ms "
-        f"of {len(commits_s):,}",
+        note=f"median {commits.at(0.5) * 1000:.1f}, slowest {commits.at(1.0) * 1000:.1f} ms "
+        f"of {len(commits.ordered_s):,}",
     )
 
 
 def _small_rows(bootstrap: str, amounts: Amounts) -> Iterator[Row]:
     for producers in (1, amounts.producers):
         print(f"measuring: small transactions, {producers} at once", file=sys.stderr)
-        rate, took_s = max(
+        rate, took = max(
             (small(bootstrap, amounts, producers) for _ in range(amounts.trials)), key=lambda each: each[0]
         )
-        yield Row(_small_name(producers, "3 replicas"), rate, "/s", note=_waits(took_s))
+        yield Row(_small_name(producers, "3 replicas"), rate, "/s", note=_waits(took))
 
 
 def _small_name(producers: int, where: str) -> str:
     return f"small transactions, {producers} producer{'s' if producers > 1 else ''}, {where}"
 
 
-def _waits(took_s: list[float]) -> str:
-    return f"each took {at(took_s, 0.5) * 1000:.1f} ms (median), 99 % {at(took_s, 0.99) * 1000:.1f} ms"
+def _waits(took: Latencies) -> str:
+    return f"each took {took.at(0.5) * 1000:.1f} ms (median), 99 % {took.at(0.99) * 1000:.1f} ms"
 
 
 def _beside_kafka(amounts: Amounts) -> Iterator[Row]:
@@ -279,15 +276,15 @@ def _beside_kafka(amounts: Amounts) -> Iterator[Row]:
         broker = stack.enter_context(tidelog(place, NO_FSYNC))
         for producers in (1, amounts.producers):
             print(f"measuring: small transactions beside Kafka, {producers} at once", file=sys.stderr)
-            best: dict[str, tuple[float, list[float]]] = {}
+            best: dict[str, tuple[float, Latencies]] = {}
             for _ in range(amounts.trials):
                 for name, bootstrap in (("ours", broker.bootstrap), ("theirs", kafka.bootstrap)):
                     with topics.topic(int(bootstrap.rpartition(":")[2]), _TOPIC, partitions=2) as topic:
                         found = small(bootstrap, amounts, producers, topic)
                     best[name] = max(best.get(name, found), found, key=lambda each: each[0])
-            rate, took_s = best["ours"]
-            theirs, took_theirs_s = best["theirs"]
-            note = f"{_waits(took_s)}; Kafka's {_waits(took_theirs_s)}"
+            rate, took = best["ours"]
+            theirs, took_theirs = best["theirs"]
+            note = f"{_waits(took)}; Kafka's {_waits(took_theirs)}"
             yield Row(_small_name(producers, "one broker"), rate, "/s", None, theirs, "Kafka", note)
 
 

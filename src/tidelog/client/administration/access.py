@@ -16,6 +16,8 @@ from tidelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAcl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidelog.wire.messages.delete_acls import DeleteAclsMatchingAcl
+    from tidelog.wire.messages.describe_acls import AclDescription, DescribeAclsResource
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -131,19 +133,7 @@ class AccessAdmin(Asking):
             permission_type=wanted.permission,
         )
         reply = await self._ask(None, "describing ACLs", request, DescribeAclsResponse, lambda r: r.error_code)
-        return [
-            Acl(
-                _known(ResourceType, resource.resource_type),
-                resource.resource_name,
-                rule.principal,
-                _known(AclOperation, rule.operation),
-                _known(AclPermission, rule.permission_type),
-                rule.host,
-                _known(PatternType, resource.pattern_type),
-            )
-            for resource in reply.resources
-            for rule in resource.acls
-        ]
+        return [_acl(resource, rule) for resource in reply.resources for rule in resource.acls]
 
     async def create_acls(self, acls: Iterable[Acl]) -> Outcomes[Acl, None]:
         """None: it holds from now on. One that was there already is no error."""
@@ -199,19 +189,22 @@ class AccessAdmin(Asking):
             gone: list[Acl] = []
             for each in result.matching_acls:
                 check(each.error_code, each.error_message, f"{each.principal} on {each.resource_name}")
-                gone.append(
-                    Acl(
-                        _known(ResourceType, each.resource_type),
-                        each.resource_name,
-                        each.principal,
-                        _known(AclOperation, each.operation),
-                        _known(AclPermission, each.permission_type),
-                        each.host,
-                        _known(PatternType, each.pattern_type),
-                    )
-                )
+                gone.append(_acl(each, each))
             deleted[wanted] = outcome_of(result.error_code, result.error_message, "deleting ACLs", gone)
         return deleted
+
+
+def _acl(resource: DescribeAclsResource | DeleteAclsMatchingAcl, rule: AclDescription | DeleteAclsMatchingAcl) -> Acl:
+    """One answer has the resource beside the rule, the other both in one."""
+    return Acl(
+        _known(ResourceType, resource.resource_type),
+        resource.resource_name,
+        rule.principal,
+        _known(AclOperation, rule.operation),
+        _known(AclPermission, rule.permission_type),
+        rule.host,
+        _known(PatternType, resource.pattern_type),
+    )
 
 
 def _known(kind: type[E], number: int) -> E:

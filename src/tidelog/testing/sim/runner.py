@@ -1,23 +1,15 @@
-"""Runs many seeds on all cores, and tells how to replay those that fail; or one alone, with all that happens in it."""
+"""Many seeds of the simulated cluster, or one: see `testing/seeds.py`."""
 
 from __future__ import annotations
 
-import argparse
 import logging
-import multiprocessing
-import os
-import sys
 from typing import TYPE_CHECKING
 
-from tidelog.clock import SystemClock
+from tidelog.testing.seeds import SeedRunner
 from tidelog.testing.sim.simulation import Report, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_TAIL_LINES = 60
-_HASH_SEED = "0"
-"""Sets of texts keep the same order in every process then: a failing seed replays exactly."""
 
 
 def run_seed(seed: int) -> Report:
@@ -26,41 +18,11 @@ def run_seed(seed: int) -> Report:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tidelog.testing.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default 100)")
-    parser.add_argument("--first", type=int, default=1, help="the first of them (default 1)")
-    parser.add_argument("--seed", type=int, help="run this one alone, and show all that happens")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args(arguments)
-    if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
-        os.environ["PYTHONHASHSEED"] = _HASH_SEED
-        os.execv(sys.executable, [sys.executable, "-m", "tidelog.testing.sim", *arguments])  # noqa: S606 - itself
-    if options.seed is not None:
-        return _run_one(options.seed)
-    return _run_many(range(options.first, options.first + options.seeds), options.processes)
-
-
-def _run_one(seed: int) -> int:
-    logging.basicConfig(level=logging.INFO, format="                 %(name)s: %(message)s", stream=sys.stdout)
-    report = Simulation(seed, echo=print).run()
-    print(report)  # noqa: T201 - what it was asked for
-    return 1 if report.violation else 0
-
-
-def _run_many(seeds: Sequence[int], processes: int) -> int:
-    clock = SystemClock()
-    started = clock.monotonic()
-    failed: list[Report] = []
-    steps = 0
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for done, report in enumerate(pool.imap_unordered(run_seed, seeds), 1):
-            steps += report.steps
-            if report.violation:
-                failed.append(report)
-                print(f"\n{report}\n" + "\n".join(report.trace[-_TAIL_LINES:]))  # noqa: T201
-            if done % 10 == 0 or done == len(seeds):
-                rate = done / (clock.monotonic() - started) * 60
-                print(f"{done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.0f} a minute", flush=True)  # noqa: T201
-    for report in sorted(failed, key=lambda each: each.seed):
-        print(f"{report}\n  replay: make sim SEED={report.seed}")  # noqa: T201
-    return 1 if failed else 0
+    return SeedRunner(
+        "tidelog.testing.sim",
+        "sim",
+        run_seed,
+        lambda seed: Simulation(seed, echo=print).run(),
+        seeds_default=100,
+        told_every=10,
+    ).main(arguments)
