@@ -16,12 +16,15 @@ from scripted_broker import HANG_UP, ScriptedBroker
 from tidelog.client.authentication import authenticate
 from tidelog.client.cluster import Cluster
 from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from tidelog.client.errors import AuthenticationFailed, BrokersUnreachable
+from tidelog.client.errors import AuthenticationFailed, BrokersUnreachable, TransactionFailed
+from tidelog.client.producer import Producer
 from tidelog.client.security import Identity, Security
 from tidelog.errors import ErrorCode
 from tidelog.security.scram import ScramMechanism, keys_of, salted_password
 from tidelog.types import TopicPartition
+from tidelog.wire.messages.end_txn import EndTxnRequest
 from tidelog.wire.messages.metadata import MetadataRequest
+from tidelog.wire.messages.produce import ProduceRequest
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -279,5 +282,54 @@ def test_a_session_that_is_refused_ends_the_connection() -> None:
                     await forever(lambda: cluster.refresh(["t"]))
                 await broker.all_gone()
                 assert cluster.metrics().connections_open == 0
+
+    asyncio.run(scenario())
+
+
+def test_records_for_a_leader_that_refuses_the_password_fail_at_once() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 2}) as broker, ScriptedBroker({"t": 2}, node_id=2) as leader:
+            broker.peers, broker.leaders = [leader], {TopicPartition("t", 1): leader.node_id}
+            Guard(broker)
+            Guard(leader, "SCRAM-SHA-256")
+            async with Producer(broker.bootstrap, **PLAIN, **QUICK) as producer:
+                refused = await producer.send("t", b"refused", partition=1)
+                stored = await producer.send("t", b"stored", partition=0)
+                with pytest.raises(AuthenticationFailed, match="SCRAM-SHA-256 here"):
+                    await refused
+                assert (await stored).offset == 0
+                assert len(leader.requests(SaslHandshakeRequest)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_records_fail_at_once_when_nobody_takes_the_password_any_more() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker:
+            guard = Guard(broker)
+            async with Producer(broker.bootstrap, **PLAIN, **QUICK) as producer:
+                assert (await producer.send_and_wait("t", b"stored")).offset == 0
+                guard.mechanism = "SCRAM-SHA-256"
+                broker.leaders[TopicPartition("t", 0)] = -1
+                broker.on(ProduceRequest, lambda _request, _before: HANG_UP)
+                broker.on(MetadataRequest, lambda _request, _before: HANG_UP)
+                with pytest.raises(AuthenticationFailed, match="SCRAM-SHA-256 here"):
+                    await producer.send_and_wait("t", b"refused")
+
+    asyncio.run(scenario())
+
+
+def test_a_transaction_cannot_be_committed_when_a_leader_refuses_the_password() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({"t": 1}) as broker, ScriptedBroker({"t": 1}, node_id=2) as leader:
+            broker.peers, broker.leaders = [leader], {TopicPartition("t", 0): leader.node_id}
+            Guard(broker)
+            Guard(leader, "SCRAM-SHA-256")
+            async with Producer(broker.bootstrap, transactional_id="mine", **PLAIN, **QUICK) as producer:
+                with pytest.raises(TransactionFailed, match="SCRAM-SHA-256 here"):
+                    async with producer.transaction():
+                        await producer.send("t", b"refused")
+            (end,) = broker.requests(EndTxnRequest)
+            assert not end.committed
 
     asyncio.run(scenario())

@@ -13,7 +13,6 @@ from tidelog.client.backoff import Deadline
 from tidelog.client.delivery import Verdict, judge, leaves_doubt, metadata_is_stale, sequence_is_unknown
 from tidelog.client.errors import (
     BadReply,
-    BrokersUnreachable,
     ClientError,
     ConnectionLost,
     NotSupported,
@@ -183,6 +182,11 @@ class Sender:
         if book.failure is not None:
             self.give_up_waiting(book.failure)
 
+    def _lose_all(self, error: ClientError | BrokerError) -> None:
+        """No broker can be asked where to send anything."""
+        self._transaction_loses(error)
+        self.give_up_waiting(error)
+
     def give_up_waiting(self, error: BaseException) -> None:
         """Fails what is not in flight."""
         for batch in self._accumulator.give_up_waiting():
@@ -257,9 +261,8 @@ class Sender:
             for batch in batches:
                 batch.maybe_stored = True
             self._unanswered(batches, error)
-        except NotSupported as error:
-            for batch in batches:
-                self._settle_failure(batch, error)
+        except ClientError as error:
+            self._unanswered(batches, error)
         else:
             self._answered(batches, reply)
 
@@ -284,10 +287,14 @@ class Sender:
             ],
         )
 
-    def _unanswered(self, batches: list[Batch[Receipt]], error: Exception) -> None:
+    def _unanswered(self, batches: list[Batch[Receipt]], error: ClientError | BrokerError) -> None:
+        """Nobody has answered. Where that will stay so, such as with a wrong password, waiting helps nobody."""
         for batch in batches:
-            self._refresh(batch.partition.topic)
-            self._retry(batch, error)
+            if _may_pass(error):
+                self._refresh(batch.partition.topic)
+                self._retry(batch, error)
+            else:
+                self._settle_failure(batch, error)
 
     def _answered(self, batches: list[Batch[Receipt]], reply: ProduceResponse) -> None:
         names = {self._cluster.metadata.topic_id(name): name for name in {b.partition.topic for b in batches}}
@@ -408,13 +415,20 @@ class Sender:
             topics, self._stale = self._stale, set()
             try:
                 await self._cluster.refresh(topics)
-            except (ConnectionLost, BrokersUnreachable, BadReply) as error:
+            except (ClientError, BrokerError) as error:
                 log.debug("refreshing metadata failed: %s", error)
+                if not _may_pass(error):
+                    self._lose_all(error)
+                    return
                 self._stale |= topics
             # Also after a success: whatever made it stale may not be over, and must not become a busy loop.
             await asyncio.sleep(self._cluster.backoff.delay_s(tries))
             tries += 1
             self._wake.set()
+
+
+def _may_pass(error: ClientError | BrokerError) -> bool:
+    return worth_retrying(error) or isinstance(error, BadReply)
 
 
 def _fail(batch: Batch[Receipt], error: BaseException, reasons: dict[int, str | None] | None = None) -> None:
