@@ -10,6 +10,7 @@ from tidelog.client.authentication import authenticate
 from tidelog.client.errors import AuthenticationFailed, BadReply, ConnectionLost, NotSupported, check, error_code
 from tidelog.client.metrics import Counters
 from tidelog.client.security import Security
+from tidelog.client.throttling import Quiet, rest_s
 from tidelog.client.versions import Offered, choose_version
 from tidelog.errors import ErrorCode
 from tidelog.net.channel import Channel, ChannelError, RequestTimedOut, TlsError
@@ -52,7 +53,9 @@ class Connection:
         self._correlation_id = 0
         self._renew_at_s: float | None = None
         """On the loop's clock; None: the session lasts as long as the connection."""
+        self._quiet = Quiet()
         self._turnstile = asyncio.Lock()
+        self._in_line = 0
 
     @classmethod
     async def open(
@@ -124,15 +127,15 @@ class Connection:
         ConnectionLost: there was no answer, but the request may have been carried out.
         """
         version = self.version_of(type(request), limit)
-        if self._renew_at_s is not None:
-            await self._keep_session()
+        if self._renew_at_s is not None or self._quiet.begun or self._in_line:
+            await self._wait_in_line()
         return await self._exchange(request, response, version, timeout_ms)
 
     async def send_unanswered(self, request: Message, *, limit: int | None = None) -> None:
         """For the one kind of request that brokers do not answer: producing with acks=0."""
         version = self.version_of(type(request), limit)
-        if self._renew_at_s is not None:
-            await self._keep_session()
+        if self._renew_at_s is not None or self._quiet.begun or self._in_line:
+            await self._wait_in_line()
         frame = self._frame(request, version)
         self._counters.sending(request.API, len(frame))
         try:
@@ -192,25 +195,45 @@ class Connection:
         if lifetime_ms > 0:
             self._renew_at_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * _SESSION_SHARE
 
-    async def _keep_session(self) -> None:
-        """Authenticates again when it is time (KIP-368), while everybody else who wants to send waits in order.
+    async def _wait_in_line(self) -> None:
+        """Until the session is a valid one and the broker wants to hear more. Everybody else who wants to send waits.
 
         The lock is fair, and nothing is awaited between leaving it and writing: requests keep their order.
         """
-        async with self._turnstile:
-            if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
-                return
-            try:
-                await self._authenticate()
-            except BaseException as error:
-                self._counters.authentications_failed += isinstance(error, AuthenticationFailed)
-                # Half of an exchange leaves the connection fit for nothing else.
-                await self._channel.close()
-                raise
+        self._in_line += 1
+        try:
+            async with self._turnstile:
+                await self._keep_session()
+                await self._keep_quiet()
+        finally:
+            self._in_line -= 1
+
+    async def _keep_quiet(self) -> None:
+        """For as long as the broker has asked for (KIP-219)."""
+        clock = asyncio.get_running_loop().time
+        while wait_s := self._quiet.wait_s(clock()):
+            if await self._channel.closed_within(wait_s):
+                return  # whoever sends is told
+
+    async def _keep_session(self) -> None:
+        """Authenticates again when it is time (KIP-368)."""
+        if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
+            return
+        try:
+            await self._authenticate()
+        except BaseException as error:
+            self._counters.authentications_failed += isinstance(error, AuthenticationFailed)
+            # Half of an exchange leaves the connection fit for nothing else.
+            await self._channel.close()
+            raise
 
     async def _exchange(self, request: Message, response: type[M], version: int, timeout_ms: int | None) -> M:
         reply = _decoded(response, await self._reply(request, version, timeout_ms), version)
-        self._counters.throttled_ms += getattr(reply, "throttle_time_ms", 0)
+        throttle_time_ms = getattr(reply, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self._counters.throttles += 1
+            self._counters.throttled_ms += throttle_time_ms
+            self._quiet.told(rest_s(request.API, version, throttle_time_ms), asyncio.get_running_loop().time())
         return reply
 
     async def _reply(self, request: Message, version: int, timeout_ms: int | None) -> memoryview:

@@ -43,8 +43,10 @@ class ClientMetrics:
     metadata_refreshes: int
     retries: int
     """Calls tried again after an error that may pass. Batches of producers count apart."""
+    throttles: int
+    """Answers with which brokers asked to be left alone for a while, for this client's quota is used up."""
     throttled_ms: int
-    """How long brokers say that they made this client wait, for its quota."""
+    """For how long, all together. Nothing is sent on that connection meanwhile."""
     requests: Mapping[str, RequestMetrics]
     """By the names of Kafka's protocol, such as FETCH."""
 
@@ -87,6 +89,7 @@ class Counters:
     authentications_failed: int = 0
     metadata_refreshes: int = 0
     retries: int = 0
+    throttles: int = 0
     throttled_ms: int = 0
     requests: dict[int, RequestCounters] = field(default_factory=dict)
     """By API key."""
@@ -108,6 +111,7 @@ class Counters:
             authentications_failed=self.authentications_failed,
             metadata_refreshes=self.metadata_refreshes,
             retries=self.retries,
+            throttles=self.throttles,
             throttled_ms=self.throttled_ms,
             requests={
                 api_name(api): RequestMetrics(

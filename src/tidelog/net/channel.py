@@ -113,6 +113,12 @@ class Channel:
     def closed(self) -> bool:
         return self._wire.closed_because is not None
 
+    async def closed_within(self, timeout_s: float) -> bool:
+        """Waits that long, or until the connection is gone; true if it is."""
+        if not self.closed:
+            await asyncio.wait([self._wire.lost], timeout=timeout_s)
+        return self.closed
+
     @property
     def in_flight(self) -> int:
         """Requests sent whose replies have not come, abandoned ones included."""
@@ -166,7 +172,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._inbound = ReceiveBuffer(Scratch(), frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._writable = True
-        self._lost: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
 
     def submit(self, payload: bytes | bytearray, *, expects_reply: bool) -> asyncio.Future[memoryview]:
         if self.closed_because is not None:
@@ -180,19 +186,19 @@ class _Wire(asyncio.BufferedProtocol):
     async def close(self) -> None:
         self._fail(f"the channel to {self.peer} was closed")
         transport = self._transport
-        if transport is None or self._lost.done():
+        if transport is None or self.lost.done():
             return
         transport.close()
         try:
-            await asyncio.wait([self._lost], timeout=CLOSE_GRACE_S)
+            await asyncio.wait([self.lost], timeout=CLOSE_GRACE_S)
         finally:
-            if not self._lost.done():
+            if not self.lost.done():
                 transport.abort()
-        await asyncio.wait([self._lost])
+        await asyncio.wait([self.lost])
 
     def abort(self) -> None:
         self._fail(f"the channel to {self.peer} was closed")
-        if self._transport is not None and not self._lost.done():
+        if self._transport is not None and not self.lost.done():
             self._transport.abort()
 
     # What the event loop calls
@@ -203,8 +209,8 @@ class _Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         detail = f": {exc}" if exc is not None else ""
         self._fail(f"{self.peer} closed the connection{detail}")
-        if not self._lost.done():
-            self._lost.set_result(None)
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     def pause_writing(self) -> None:
         self._writable = False
