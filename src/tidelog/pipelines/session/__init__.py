@@ -1,0 +1,1 @@
+"""Spark sessions with settings that suit pipelines."""

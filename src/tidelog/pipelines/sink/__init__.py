@@ -1,0 +1,1 @@
+"""Rows of Spark into topics: streams and batches, exactly once or at least once."""

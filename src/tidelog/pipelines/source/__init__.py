@@ -1,0 +1,1 @@
+"""Topics as rows of Spark: streams and batches."""
