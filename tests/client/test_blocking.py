@@ -328,8 +328,7 @@ with Consumer({bootstrap!r}) as consumer:
 
 
 def public(kind: type) -> Iterator[tuple[str, Any]]:
-    own = {"lose", "abort_after", "put", "put_now"}  # for the face itself
-    return ((name, each) for name, each in vars(kind).items() if not name.startswith("_") and name not in own)
+    return ((name, each) for name, each in vars(kind).items() if not name.startswith("_"))
 
 
 def test_the_producer_has_everything_that_the_one_with_await_has() -> None:

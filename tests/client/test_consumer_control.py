@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted_broker import ScriptedBroker
+from scripted_broker import SILENCE, ScriptedBroker
 
 from tidelog.client import (
     ClientError,
@@ -34,6 +34,7 @@ from tidelog.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 
 if TYPE_CHECKING:
@@ -128,13 +129,12 @@ def test_partitions_of_others_cannot_be_asked_about() -> None:
 def test_a_position_that_has_to_be_found_out_is_not_known_before() -> None:
     async def main() -> None:
         async with ScriptedBroker({"t": 1}) as broker:
-            consumer = Consumer(broker.bootstrap, CONFIG)
-            async with consumer:
-                consumer.take_over([T0])
+            broker.on(FindCoordinatorRequest, lambda _request, _before: SILENCE)
+            async with Consumer(broker.bootstrap, CONFIG, group_id="mine", enable_auto_commit=False) as consumer:
+                await consumer.assign({T0: None})
                 with pytest.raises(PositionUnknown):
                     consumer.position(T0)
                 assert consumer.positions() == {}
-                consumer.give_up([T0])
 
     asyncio.run(main())
 

@@ -24,7 +24,7 @@ from tidelog.client.config import ConsumerConfig
 from tidelog.client.errors import ClientError, Closed, NotReadable, PositionUnknown
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import ConsumerRecord, K, PartitionBuffer, V
-from tidelog.client.groups.participant import Participant, Wish
+from tidelog.client.groups.participant import Participant, Reading, Wish
 from tidelog.client.offsets import OffsetAndMetadata, OffsetSpec, list_offsets
 from tidelog.errors import BrokerError
 from tidelog.types import Offset, TopicPartition
@@ -79,7 +79,8 @@ class Consumer(Generic[K, V]):
         self._background = Background()
         self._group: Participant | None = None
         if self.config.group_id is not None:
-            self._group = Participant(self._cluster, self.config, self.config.group_id, self._background, self)
+            reading = Reading(self.positions, self._take_over, self._give_up, self._call)
+            self._group = Participant(self._cluster, self.config, self.config.group_id, self._background, reading)
         self._fetcher = Fetcher(
             self._cluster, self.config, self._background, None if self._group is None else self._group.committed
         )
@@ -179,7 +180,7 @@ class Consumer(Generic[K, V]):
             if self._group is not None:
                 await self._group.unsubscribe(self.positions())
         finally:
-            self.give_up(list(self._fetcher.buffers))
+            self._give_up(list(self._fetcher.buffers))
 
     async def assign(self, starts: Mapping[TopicPartition, OffsetSpec | int | None]) -> None:
         """Reads exactly these partitions from now on, each from the place given.
@@ -509,16 +510,16 @@ class Consumer(Generic[K, V]):
 
     # What the group has to do with reading
 
-    def call(self) -> None:
+    def _call(self) -> None:
         self._fetcher.arrived.set()
 
-    def take_over(self, partitions: Iterable[TopicPartition]) -> None:
+    def _take_over(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             buffer = self._fetcher.buffers[partition] = self._fetcher.new_buffer(partition)
             buffer.seek_to_commit()
         self._fetcher.wake()
 
-    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+    def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         gone = list(partitions)
         for partition in gone:
             self._fetcher.buffers.pop(partition, None)

@@ -206,15 +206,15 @@ class Producer(Generic[K, V]):
         Without `partition`, records of the same key go to the same partition, as with every Kafka client.
         """
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        changed = self.put_now(future, topic, value, key, headers, timestamp_ms, partition)
+        changed = self._put_now(future, topic, value, key, headers, timestamp_ms, partition)
         if changed is None:
-            await self.put(future, topic, value, key, headers, timestamp_ms, partition)
+            await self._put(future, topic, value, key, headers, timestamp_ms, partition)
         elif changed:
             # A caller that never waits would otherwise starve the sender until the buffer is full.
             await asyncio.sleep(0)
         return future
 
-    async def put(
+    async def _put(
         self,
         future: Delivery,
         topic: str,
@@ -225,10 +225,10 @@ class Producer(Generic[K, V]):
         partition: int | None,
     ) -> None:
         """As `send`, with a future of the caller's."""
-        while self.put_now(future, topic, value, key, headers, timestamp_ms, partition) is None:
+        while self._put_now(future, topic, value, key, headers, timestamp_ms, partition) is None:
             await self._make_way(topic, value, key, headers, partition)
 
-    def put_now(
+    def _put_now(
         self,
         future: Delivery,
         topic: str,
@@ -398,14 +398,10 @@ class Producer(Generic[K, V]):
         """Ends this process's part in another's transaction: everything is stored. Its owner `include`s the result."""
         return await self._transactional().leave(self._handle)
 
-    def lose(self, error: Exception) -> None:
+    def _lose(self, error: Exception) -> None:
         """A record that was meant for the transaction could not be sent, so that it must not be committed."""
         if self._transactions is not None:
             self._transactions.lose(error)
-
-    async def abort_after(self, error: BaseException) -> None:
-        """Aborts what is open, unless it is past that; a failure to do so is noted on `error`."""
-        await self._transactional().abort_after(error)
 
     def _transactional(self) -> Transactions:
         if self._closed:

@@ -244,10 +244,10 @@ class Producer(Generic[K, V]):
 
     async def _send(self, handed: _Handed) -> None:
         try:
-            if self._producer.put_now(*handed) is None:
-                await self._producer.put(*handed)
+            if self._producer._put_now(*handed) is None:  # noqa: SLF001 - this class is its other half
+                await self._producer._put(*handed)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this record
-            self._producer.lose(error)
+            self._producer._lose(error)  # noqa: SLF001
             handed.future.set_exception(error)
         except asyncio.CancelledError:
             handed.future.set_exception(Closed("the program ended before the record was sent"))
@@ -331,7 +331,7 @@ class Producer(Generic[K, V]):
 
     def _abort_after(self, error: BaseException) -> None:
         self._all_taken()
-        self._loop.run(self._producer.abort_after(error))
+        self._loop.run(self._producer._transactional().abort_after(error))  # noqa: SLF001
 
 
 def _settle(future: Future[T], delivery: asyncio.Future[T]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.client.backoff import Deadline
 from tidelog.client.errors import ClientError
@@ -22,7 +22,7 @@ from tidelog.errors import BrokerError
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from tidelog.client.background import Background
     from tidelog.client.cluster import Cluster
@@ -40,18 +40,15 @@ class Wish(NamedTuple):
     pattern: re.Pattern[str] | None = None
 
 
-class Reading(Protocol):
-    """The consumer, as far as a group has to do with it."""
+class Reading(NamedTuple):
+    """What a group has to do with its consumer's reading."""
 
-    def positions(self) -> dict[TopicPartition, Offset]: ...
-
-    def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these from now on, from where the group has committed."""
-
-    def give_up(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def call(self) -> None:
-        """The application should come: see `Participant.attention`."""
+    positions: Callable[[], dict[TopicPartition, Offset]]
+    take_over: Callable[[Iterable[TopicPartition]], None]
+    """Reads these from now on, from where the group has committed."""
+    give_up: Callable[[Iterable[TopicPartition]], None]
+    call: Callable[[], None]
+    """The application should come: see `Participant.attention`."""
 
 
 class Participant:
