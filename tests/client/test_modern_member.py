@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from member_rig import Rig
+from member_rig import BEAT_MS, Rig
 
 from tidelog.client.groups.member import Ask, Interest, KnownTopic, LookUp, Rest, Turn
 from tidelog.client.groups.modern import ModernMember, ModernSettings
@@ -158,6 +158,66 @@ def test_after_a_lost_answer_it_says_everything() -> None:
     member.unanswered(6.0)
     request = said(member, 6.0)
     assert (request.member_epoch, request.subscribed_topic_names, owned(request)) == (1, ["t"], [(T_ID, [0])])
+
+
+def test_what_it_is_about_to_take_over_is_not_said_to_be_free() -> None:
+    member = reading(0)
+    said(member, 5.0)
+    member.answered(told(2, 0, 1), 5.0)
+    said(member, 10.0)
+    member.unanswered(11.0)
+    assert owned(said(member, 11.0)) == [(T_ID, [0, 1])]
+    assert take_turn(member) == Turn(assigned=frozenset({T1})), "it may begin before it is answered"
+    member.answered(told(2, 0, 1), 12.0)
+    assert member.settled
+
+
+def test_what_it_was_about_to_take_over_is_given_up_by_saying_so() -> None:
+    member = reading(0)
+    said(member, 5.0)
+    member.answered(told(2, 0, 1), 5.0)
+    member.unanswered(6.0)
+    assert owned(said(member, 6.0)) == [(T_ID, [0, 1])]
+    member.answered(told(2, 0), 6.0)
+    assert member.turn is None
+    assert owned(said(member, 6.0)) == [(T_ID, [0])]
+
+
+def test_what_is_being_taken_over_is_said_to_be_owned_whatever_it_is_told_meanwhile() -> None:
+    member = reading(0)
+    said(member, 5.0)
+    member.answered(told(2, 0, 1), 5.0)
+    member.begin_turn()
+    said(member, 10.0)
+    member.answered(told(2, 0), 10.0)
+    member.unanswered(11.0)
+    assert owned(said(member, 11.0)) == [(T_ID, [0, 1])]
+    member.answered(told(2, 0), 11.0)
+    member.end_turn(done=True)
+    assert take_turn(member) == Turn(revoked=frozenset({T1}))
+    assert owned(said(member, 12.0)) == [(T_ID, [0])]
+
+
+def test_lost_answers_make_no_two_members_read_a_partition() -> None:
+    """One is told to read, is about to, and misses what it is told next."""
+    rig = Rig(t=2)
+    one, two = rig.join("consumer"), rig.join("consumer")
+    rig.step(one)
+    rig.step(one)
+    rig.show_topics(one)
+    for _ in range(3):  # it reports, and hears nothing
+        rig.driver.advance(BEAT_MS)
+        rig.step(two)
+        rig.step(two)
+        rig.step(one)
+        rig.lose(one)
+    rig.take_turn(one)
+    for _ in range(3):
+        rig.step(two)
+        rig.step(two)
+        rig.take_turn(two)
+        assert all(len(players) == 1 for players in rig.owners().values())
+    rig.run(share=1)
 
 
 def test_a_pattern_is_the_coordinators_to_match() -> None:

@@ -79,7 +79,11 @@ class ConsumerDriver(GroupDriver):
 
 
 class Reader:
-    """A client that reads what it is given, lets go of what it is told to, and says so with its next heartbeat."""
+    """A client that reads what it is given, lets go of what it is told to, and says so with its next heartbeat.
+
+    Whenever it says what it owns, that includes what it was told to read and might begin with at any moment: an answer
+    to this heartbeat may be lost, and it would begin with what the coordinator then takes for free.
+    """
 
     def __init__(self, driver: ConsumerDriver, member_id: str, *topics: str, instance_id: str | None = None) -> None:
         self.driver = driver
@@ -95,20 +99,25 @@ class Reader:
         """What it last said it owns, None if it must say everything again."""
         self.interval_ms = 0
 
+    @property
+    def may_read(self) -> Owned:
+        return self.reading | (self.told or set())
+
     def beat(self, *, lose_reply: bool = False) -> int:
         """Sends a heartbeat and, unless the reply is lost, does nothing yet of what it says. Gives the error code."""
         joining = self.epoch == 0
         if joining:
             self.reading, self.told, self.says = set(), None, None
         full = joining or self.says is None
-        owned = [] if joining else owned_message(self.reading)
+        owned = self.may_read
+        news = self.says is None or not self.reading <= self.says <= owned
         reply = self.driver.beat(
             self.member_id,
             self.epoch,
             instance_id=self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS if full else -1,
             subscribed_topic_names=self.topics if full else None,
-            topic_partitions=owned if full or self.says != self.reading else None,
+            topic_partitions=owned_message(owned) if full or news else None,
         )
         if lose_reply:
             self.says = None
@@ -124,7 +133,8 @@ class Reader:
         if reply.error_code:
             self.says = None
             return reply.error_code
-        self.says = set(self.reading)
+        if full or news:
+            self.says = owned
         self.epoch = reply.member_epoch
         self.interval_ms = reply.heartbeat_interval_ms
         if reply.assignment is not None:

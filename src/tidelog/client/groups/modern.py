@@ -4,6 +4,9 @@ There is one kind of request, the heartbeat. It says what has changed since the 
 everything when that is not certain; the answer says what the member is to own. The application then gives up what is
 not in it any more and takes over what is new, and the next heartbeat, sent at once, says so.
 
+Whenever a heartbeat says what the member owns, that includes what it was told to take over and has not taken over yet.
+It may do so before the answer comes, if that comes at all; a coordinator that thought it free could give it to another.
+
     epoch 0    not in the group yet, or thrown out of it
     epoch > 0  in it, and that far behind no change that it knows of
 """
@@ -69,6 +72,7 @@ class _Said(NamedTuple):
     topics: frozenset[str] | None = None
     pattern: str | None = None
     owned: frozenset[Place] | None = None
+    """And what it might begin to own at any moment."""
 
 
 class ModernMember:
@@ -153,10 +157,16 @@ class ModernMember:
         return Rest(min(self._next_beat_s, self._next_look_up_s) if unknown else self._next_beat_s)
 
     def _news(self) -> bool:
-        return self._said is None or self._said != self._now()
+        said, now = self._said, self._now()
+        if said is None or said[:2] != now[:2]:
+            return True
+        assert said.owned is not None, "every first heartbeat says it"
+        # What is still to be taken over is news when that is done.
+        return not self._owned <= said.owned <= (now.owned or frozenset())
 
     def _now(self) -> _Said:
-        return _Said(self._interest.topics, self._interest.pattern, self._owned)
+        taking_over = frozenset() if self._taking is None else self._moving[1]
+        return _Said(self._interest.topics, self._interest.pattern, self._owned | self._target | taking_over)
 
     def _beat(self) -> Ask:
         settings, said, now = self._settings, self._said, self._now()
