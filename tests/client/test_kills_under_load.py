@@ -39,11 +39,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order(fresh_broker: StartBro
             await load.wait_for_more(1000)
             load.stop()
         found = await everything(broker.bootstrap, topic, PARTITIONS, committed_only=False)
-        for partition, acknowledged in enumerate(load.stored):
-            numbers = [int(value) for _, value in found[partition]]
-            assert numbers == sorted(set(numbers)), f"partition {partition} has repetitions, or is out of order"
-            places = {int(value): offset for offset, value in found[partition]}
-            assert acknowledged.items() <= places.items()
+        load.judge(found)
 
     asyncio.run(scenario())
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidelog.net.address import Address
 from tidelog.testing.cluster import ClusterProcesses
+from tidelog.testing.cluster_network import ClusterNetwork
 from tidelog.znodes.launcher import ZooKeeperServers
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class StartCluster:
             cluster.close()
 
 
+Place = tuple[ClusterProcesses, ClusterNetwork]
+
+
 @pytest.fixture(scope="session")
 def cluster_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
     """Leave it running: each cluster has a node of its own there."""
@@ -54,6 +59,17 @@ def start_cluster(tmp_path: Path, cluster_zookeeper: ZooKeeperServers) -> Iterat
     start = StartCluster(tmp_path, cluster_zookeeper)
     yield start
     start.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, cluster_zookeeper: ZooKeeperServers) -> Iterator[Place]:
+    """Three brokers, and the network that they live in. Takes root's rights."""
+    host, _, port = cluster_zookeeper.address(1).rpartition(":")
+    settings = {"transaction.state.log.num.partitions": "3"}
+    with ClusterNetwork(3, Address(host, int(port))) as network:
+        cluster = ClusterProcesses(tmp_path / "cluster", network.zookeeper_connect, settings=settings, network=network)
+        with cluster:
+            yield cluster, network
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,10 @@ At least once loses nothing, exactly once neither loses nor repeats.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from committed_reader import committed_values
-from delivery_loops import PATIENT, Copy, Load, everything
-
-from tidelog.client import ClientError, Consumer
+from delivery_loops import Copy, Load, Reader, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,46 +27,6 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-class Reader:
-    """A member of a group that commits what it has dealt with: everything is seen, some of it more than once."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._group = group
-        self.seen: list[set[int]] = [set() for _ in range(PARTITIONS)]
-        self.gone_back: list[str] = []
-        self._progress = asyncio.Event()
-
-    async def run(self) -> None:
-        while True:
-            try:
-                await self._life()
-            except ClientError as error:
-                self.gone_back.append(str(error))
-
-    async def _life(self) -> None:
-        settings: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, **PATIENT}
-        async with Consumer[Any, bytes](
-            self._bootstrap,
-            group_id=self._group,
-            topics=[self._topic],
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            **settings,
-        ) as consumer:
-            while True:
-                for record in await consumer.poll(timeout_s=0.5, max_records=200):
-                    self.seen[record.partition].add(int(record.value or b""))
-                self._progress.set()
-                await consumer.commit()
-
-    async def wait_for(self, numbers: list[set[int]]) -> None:
-        while not all(wanted <= seen for wanted, seen in zip(numbers, self.seen, strict=True)):
-            self._progress.clear()
-            await self._progress.wait()
 
 
 def killed(cluster: ClusterProcesses, topic: str) -> Callable[[], None]:
@@ -106,7 +64,7 @@ def test_leaders_and_coordinators_move_under_all_kinds_of_clients(
 
     async def scenario() -> list[list[tuple[int, bytes]]]:
         load = Load(cluster.bootstrap, topic, PARTITIONS)
-        reader = Reader(cluster.bootstrap, topic, f"readers-{topic}")
+        reader = Reader(cluster.bootstrap, topic, f"readers-{topic}", PARTITIONS)
         copy = Copy(cluster.bootstrap, topic, target, f"copy-{topic}", records_each=1000)
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(load.run())
@@ -127,11 +85,7 @@ def test_leaders_and_coordinators_move_under_all_kinds_of_clients(
             await copy.wait_for(sum(map(len, stored)))
             reading.cancel()
             copying.cancel()
-        for partition, acknowledged in enumerate(load.stored):
-            numbers = [int(value) for _, value in stored[partition]]
-            assert numbers == sorted(set(numbers)), f"partition {partition} has repetitions, or is out of order"
-            places = {int(value): offset for offset, value in stored[partition]}
-            assert acknowledged.items() <= places.items()
+        load.judge(stored)
         return stored
 
     stored = asyncio.run(scenario())

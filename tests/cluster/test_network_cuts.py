@@ -13,18 +13,16 @@ from asking import batch_of, produce_request
 from failures import TOPIC, survive
 
 from tidelog.errors import ErrorCode
-from tidelog.net.address import Address
-from tidelog.testing.cluster import ClusterProcesses
-from tidelog.testing.cluster_network import ClusterNetwork
 from tidelog.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from cluster_fixtures import Place
     from cluster_load import Load
 
-    from tidelog.znodes.launcher import ZooKeeperServers
+    from tidelog.testing.cluster import ClusterProcesses
+    from tidelog.testing.cluster_network import ClusterNetwork
 
 pytest_plugins = ["cluster_fixtures"]
 pytestmark = [pytest.mark.namespaces, pytest.mark.timeout(7200)]
@@ -37,17 +35,6 @@ REFUSALS = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-
-Place = tuple[ClusterProcesses, ClusterNetwork]
-
-
-@pytest.fixture
-def place(tmp_path: Path, cluster_zookeeper: ZooKeeperServers) -> Iterator[Place]:
-    host, _, port = cluster_zookeeper.address(1).rpartition(":")
-    with ClusterNetwork(3, Address(host, int(port))) as network:
-        cluster = ClusterProcesses(tmp_path / "cluster", network.zookeeper_connect, network=network)
-        with cluster:
-            yield cluster, network
 
 
 def a_leader_is_cut_off(cluster: ClusterProcesses, network: ClusterNetwork, load: Load, victim: int) -> None:

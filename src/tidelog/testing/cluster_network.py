@@ -1,8 +1,9 @@
-"""A network for the brokers of a cluster, in which any of them can be cut off from any other, or from ZooKeeper.
+"""A network for the brokers of a cluster, in which any of them can be cut off from any other, from ZooKeeper, or from
+clients.
 
-Each broker lives in a network namespace of its own, and so does the door to ZooKeeper; a bridge joins them to this
-machine. What is cut is not refused but lost, as by a broken switch: connections stay open and nothing comes through
-them. Making namespaces takes root's rights on Linux, and iproute2.
+Each broker lives in a network namespace of its own, and so do the door to ZooKeeper and the place for clients; a bridge
+joins them to this machine. What is cut is not refused but lost, as by a broken switch: connections stay open, and
+nothing comes through them. Making namespaces takes root's rights on Linux, and iproute2.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tidelog.net.address import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+
+T = TypeVar("T")
 
 _BROKER_PORT = 9092
 _DOOR_PORT = 2181
-_DOOR, _OWN_HOST = 253, 254
-"""The last numbers in the network: of the door, and of this machine. Brokers have the first."""
+_CLIENTS, _DOOR, _OWN_HOST = 252, 253, 254
+"""The last numbers in the network: of clients, of the door, and of this machine. Brokers have the first."""
 _CUTS, _DELIVERY = 10, 100
 """Which rules for arriving packets come first."""
 _CLONE_NEWNET = 0x40000000
@@ -40,11 +45,19 @@ class NetworkError(Exception):
     """The network cannot be made. The message says what is missing."""
 
 
+class Way(Enum):
+    """Which of what clients and a broker say to each other is lost."""
+
+    BOTH = "neither hears the other"
+    TO_BROKER = "requests do not arrive"
+    TO_CLIENT = "requests arrive, answers do not"
+
+
 class ClusterNetwork:
     """`with ClusterNetwork(3, zookeeper) as network`; `zookeeper` is where one server listens on this machine."""
 
     def __init__(self, brokers: int, zookeeper: Address) -> None:
-        self._members = [*range(1, brokers + 1), _DOOR]
+        self._members = [*range(1, brokers + 1), _CLIENTS, _DOOR]
         self._name = f"tl{secrets.token_hex(3)}"
         self._subnet = _free_subnet()
         self._zookeeper = zookeeper
@@ -62,6 +75,13 @@ class ClusterNetwork:
         """What a command begins with to be run at the broker's place."""
         return ["ip", "netns", "exec", self._namespace(broker)]
 
+    def run_at_clients(self, work: Callable[[], T]) -> T:
+        """Runs `work`, and every thread that it starts, at the place of clients, from which brokers can be cut off.
+
+        Whoever connects from elsewhere on this machine, reaches all brokers that are not cut off altogether.
+        """
+        return _run_in(self._namespace(_CLIENTS), work)
+
     # Cutting and mending
 
     def cut(self, one: int, other: int) -> None:
@@ -72,6 +92,14 @@ class ClusterNetwork:
     def cut_from_zookeeper(self, broker: int) -> None:
         """Brokers and clients still reach it."""
         self.cut(broker, _DOOR)
+
+    def cut_from_clients(self, broker: int, way: Way = Way.BOTH) -> None:
+        """Brokers and ZooKeeper still reach it, and so does everybody on this machine who is not at the place of
+        clients."""
+        if way is not Way.TO_CLIENT:
+            self._lose(broker, _CLIENTS)
+        if way is not Way.TO_BROKER:
+            self._lose(_CLIENTS, broker)
 
     def cut_off(self, broker: int) -> None:
         """From everything: other brokers, ZooKeeper and clients."""
@@ -98,7 +126,8 @@ class ClusterNetwork:
             for member in self._members:
                 self._add(member)
             address = Address(self._host(_DOOR), _DOOR_PORT)
-            self._door = _Door(_listen_in(self._namespace(_DOOR), address), self._zookeeper)
+            listener = _run_in(self._namespace(_DOOR), lambda: socket.create_server(address, backlog=64))
+            self._door = _Door(listener, self._zookeeper)
         except BaseException:
             self.close()
             raise
@@ -170,17 +199,17 @@ class _Door:
                 threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
 
 
-def _listen_in(namespace: str, address: Address) -> socket.socket:
-    """A socket that listens in another namespace. It stays there; only a thread that is over by then ever was."""
+def _run_in(namespace: str, work: Callable[[], T]) -> T:
+    """Runs `work` in another namespace, by a thread of its own. The sockets that it opens stay there."""
 
-    def listen() -> socket.socket:
+    def enter_and_work() -> T:
         with Path("/run/netns", namespace).open("rb") as file:
             if _LIBC.setns(file.fileno(), _CLONE_NEWNET) != 0:
                 raise NetworkError(f"cannot enter namespace {namespace}: {os.strerror(ctypes.get_errno())}")
-        return socket.create_server(address, backlog=64)
+        return work()
 
     with ThreadPoolExecutor(1) as elsewhere:
-        return elsewhere.submit(listen).result()
+        return elsewhere.submit(enter_and_work).result()
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:
