@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from drivers import java_command_of, java_peer
 from group_topics import create_topic
-from members import AIOKAFKA, CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, Kind
+from members import AIOKAFKA, CONFLUENT, CONFLUENT_CONSUMER, KAFKA_PYTHON, TIDELOG, TIDELOG_CONSUMER, Kind
 from streams import Stream, at_least_once, exactly_once, positions_reach
 
 if TYPE_CHECKING:
@@ -39,7 +39,17 @@ GROUPS: dict[str, tuple[Kind, Kind, Kind]] = {
     "java-upgrades": (JAVA, JAVA_CONSUMER, JAVA_CONSUMER),
     "java-downgrades": (JAVA_CONSUMER, CONFLUENT_CONSUMER, JAVA),
     "upgrade-among-others": (CONFLUENT, JAVA_CONSUMER, KAFKA_PYTHON),
+    # The first of a classic group divides the partitions.
+    "tidelog-leads-java": (TIDELOG, JAVA, KAFKA_PYTHON),
+    "java-leads-tidelog": (JAVA, TIDELOG, CONFLUENT),
+    "tidelog-among-consumers": (JAVA_CONSUMER, TIDELOG_CONSUMER, CONFLUENT_CONSUMER),
+    "tidelog-upgrades-java": (JAVA, TIDELOG_CONSUMER, JAVA_CONSUMER),
+    "tidelog-downgrades-java": (TIDELOG_CONSUMER, JAVA_CONSUMER, TIDELOG),
 }
+
+
+def kinds_named(kinds: tuple[Kind, ...]) -> str:
+    return ",".join(map(str, kinds))
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +103,16 @@ def test_java_groups_outlive_their_broker(
         positions_reach(group, stream, broker.bootstrap)
 
 
+@pytest.mark.parametrize(
+    ("other", "other_newer"), [(CONFLUENT, CONFLUENT_CONSUMER), (TIDELOG, TIDELOG_CONSUMER)], ids=str
+)
 def test_a_group_is_upgraded_and_downgraded_member_by_member(
-    group_broker: GroupBroker, make_group: MakeGroup, stream: Stream, java: CommandPeer
+    group_broker: GroupBroker,
+    make_group: MakeGroup,
+    stream: Stream,
+    java: CommandPeer,
+    other: Kind,
+    other_newer: Kind,
 ) -> None:
     """Each member is replaced in turn, so that the group changes its protocol while it works."""
     group = make_group(partitions=4)
@@ -103,7 +121,7 @@ def test_a_group_is_upgraded_and_downgraded_member_by_member(
         enter(group, stream, JAVA)
     assert java.admin(at, "describe-group", group=group.name)["type"] == "Classic"
 
-    for old, kind in zip(list(group.members), (JAVA_CONSUMER, CONFLUENT_CONSUMER), strict=True):
+    for old, kind in zip(list(group.members), (JAVA_CONSUMER, other_newer), strict=True):
         enter(group, stream, kind)
         old.leave()
         group.settle()
@@ -112,7 +130,7 @@ def test_a_group_is_upgraded_and_downgraded_member_by_member(
     assert description["type"] == "Consumer"
     assert {member["upgraded"] for member in description["members"]} == {True}
 
-    for old, kind in zip(group.running, (JAVA, CONFLUENT), strict=True):
+    for old, kind in zip(group.running, (JAVA, other), strict=True):
         enter(group, stream, kind)
         old.leave()
         group.settle()
@@ -141,13 +159,15 @@ def test_a_static_java_member_restarts_without_a_rebalance(make_group: MakeGroup
     assert len(staying.events("owns")) == changes, "the other member was bothered"
 
 
-def test_java_cooperates_incrementally(make_group: MakeGroup, stream: Stream) -> None:
+@pytest.mark.parametrize(
+    "kinds", [(JAVA, JAVA, CONFLUENT), (JAVA, TIDELOG, TIDELOG), (TIDELOG, JAVA, CONFLUENT)], ids=kinds_named
+)
+def test_java_cooperates_incrementally(make_group: MakeGroup, stream: Stream, kinds: tuple[Kind, Kind, Kind]) -> None:
     group = make_group(partitions=6)
-    first = group.join(JAVA, "--assignor=cooperative-sticky")
+    first = group.join(kinds[0], "--assignor=cooperative-sticky")
     group.settle()
     exactly_once(group, stream.send(EACH, group.wanted))
-    second = group.join(JAVA, "--assignor=cooperative-sticky")
-    third = group.join(CONFLUENT, "--assignor=cooperative-sticky")
+    second, third = (group.join(kind, "--assignor=cooperative-sticky") for kind in kinds[1:])
     group.settle()
     exactly_once(group, stream.send(EACH, group.wanted))
 
