@@ -43,6 +43,12 @@ from tidelog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from tidelog.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -71,6 +77,7 @@ REQUESTS: tuple[type[Message], ...] = (
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetForLeaderEpochRequest,
     ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -200,6 +207,8 @@ class ScriptedBroker:
             return await self._fetch(request)
         if isinstance(request, ListOffsetsRequest):
             return self._list_offsets(request)
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return self._epoch_ends(request)
         if isinstance(request, InitProducerIdRequest):
             self._producer_ids += request.producer_id < 0
             return InitProducerIdResponse(
@@ -353,6 +362,24 @@ class ScriptedBroker:
                 )
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
+
+    def _epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                log = [peek(batch) for batch in self.logs[TopicPartition(topic.topic, asked.partition)]]
+                known = [batch for batch in log if batch.leader_epoch <= asked.leader_epoch]
+                answers.append(
+                    EpochEndOffset(
+                        error_code=0,
+                        partition=asked.partition,
+                        leader_epoch=known[-1].leader_epoch if known else -1,
+                        end_offset=known[-1].next_offset if known else -1,
+                    )
+                )
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
     def _create(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []

@@ -21,6 +21,7 @@ from tidelog.client.arrow_batches import BATCH_BYTES_MAX, ArrowTaker
 from tidelog.client.background import Background
 from tidelog.client.cluster import Cluster
 from tidelog.client.config import ConsumerConfig
+from tidelog.client.divergence import UNKNOWN
 from tidelog.client.errors import ClientError, Closed, NotReadable, PositionUnknown
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import ConsumerRecord, K, PartitionBuffer, V
@@ -79,7 +80,7 @@ class Consumer(Generic[K, V]):
         self._background = Background()
         self._group: Participant | None = None
         if self.config.group_id is not None:
-            reading = Reading(self.positions, self._take_over, self._give_up, self._call)
+            reading = Reading(self.positions, self._epoch_of, self._take_over, self._give_up, self._call)
             self._group = Participant(self._cluster, self.config, self.config.group_id, self._background, reading)
         self._fetcher = Fetcher(
             self._cluster, self.config, self._background, None if self._group is None else self._group.committed
@@ -478,12 +479,15 @@ class Consumer(Generic[K, V]):
         CommitFailed: the group has moved on, and what was read since the last commit will be read again.
         """
         self._check_open(leaving_too=True)
-        wanted: Mapping[TopicPartition, int | OffsetAndMetadata] = self.positions() if offsets is None else offsets
-        found = {
-            partition: position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(Offset(position))
-            for partition, position in wanted.items()
-        }
-        await self._in_group("committing").commit(found, deadline)
+        group = self._in_group("committing")
+        if offsets is None:
+            found = group.to_commit(self.positions())
+        else:
+            found = {
+                partition: position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(Offset(position))
+                for partition, position in offsets.items()
+            }
+        await group.commit(found, deadline)
 
     def commit_soon(self) -> asyncio.Task[None]:
         """As `commit`, without waiting: what is committed is decided now, and the task tells how it went."""
@@ -512,6 +516,10 @@ class Consumer(Generic[K, V]):
 
     def _call(self) -> None:
         self._fetcher.arrived.set()
+
+    def _epoch_of(self, partition: TopicPartition) -> int:
+        buffer = self._fetcher.buffers.get(partition)
+        return UNKNOWN if buffer is None else buffer.position_epoch
 
     def _take_over(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:

@@ -10,6 +10,7 @@ ClientError
 ├── BadReply             the broker's answer is not what the protocol promises
 ├── RecordTooLarge       a record that no batch of the producer may hold
 ├── OffsetOutOfRange     the partition no longer holds, or never held, the offset asked for
+│   └── LogTruncated     records that were read are gone: a leader was elected that did not have them
 ├── NoOffset             the group has no commit for a partition, and auto_offset_reset does not say where to begin
 ├── PositionUnknown      where a partition is read has not been found out yet
 ├── CommitFailed         the group has moved on: the partitions may be read by another member from the last commit on
@@ -78,12 +79,28 @@ class RecordTooLarge(ClientError):  # noqa: N818
 
 
 class OffsetOutOfRange(ClientError):  # noqa: N818
-    def __init__(self, partition: TopicPartition, offset: int) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, message: str = "") -> None:
         self.partition = partition
         self.offset = offset
         super().__init__(
-            f"offset {offset} is not in {partition}: it was deleted, or was never written; "
+            message
+            or f"offset {offset} is not in {partition}: it was deleted, or was never written; "
             "seek to another offset, or set auto_offset_reset to earliest or latest"
+        )
+
+
+class LogTruncated(OffsetOutOfRange):
+    """`offset` is the position; `safe_offset`, if it is known, where what was read and what is there part."""
+
+    def __init__(self, partition: TopicPartition, offset: int, safe_offset: int | None) -> None:
+        self.safe_offset = safe_offset
+        lost = "records" if safe_offset is None else f"the records from offset {safe_offset}"
+        super().__init__(
+            partition,
+            offset,
+            f"{lost} to {offset} of {partition} that were read are not there any more: a leader was elected that did "
+            "not have them. Others may be in their place; undo what was made of the lost ones, and seek to "
+            + ("where to go on" if safe_offset is None else f"offset {safe_offset}"),
         )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.client.divergence import UNKNOWN, EpochEnd, Finding, compare
 from tidelog.client.errors import (
     BadReply,
     ClientError,
+    LogTruncated,
     NoOffset,
+    NotSupported,
     OffsetOutOfRange,
     TimedOut,
     check,
@@ -19,7 +22,7 @@ from tidelog.client.errors import (
     worth_retrying,
 )
 from tidelog.client.fetching import NEVER_S, FetchPlan, FetchPlanner, PartitionBuffer
-from tidelog.client.offsets import OffsetSpec, list_offsets
+from tidelog.client.offsets import EpochQuestion, OffsetSpec, epoch_ends, list_offsets
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.types import ZERO_TOPIC_ID, BrokerId, Offset, TopicPartition
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -38,6 +41,24 @@ log = logging.getLogger(__name__)
 
 _NAMED_FETCH_MAX: Final = 12  # later versions name topics by their id
 _RESET_SPECS: Final = {"earliest": OffsetSpec.earliest(), "latest": OffsetSpec.latest()}
+
+
+class _Place(NamedTuple):
+    """Where a buffer was when a broker was asked about it."""
+
+    buffer: PartitionBuffer
+    generation: int
+    fetch_offset: Offset
+    leader_epoch: int
+
+    @classmethod
+    def of(cls, buffer: PartitionBuffer, leader_epoch: int) -> _Place:
+        return cls(buffer, buffer.generation, buffer.fetch_offset, leader_epoch)
+
+    @property
+    def still(self) -> bool:
+        """It is still there, so that the answer is of use."""
+        return (self.buffer.generation, self.buffer.fetch_offset) == (self.generation, self.fetch_offset)
 
 
 class Fetcher:
@@ -93,8 +114,11 @@ class Fetcher:
                 self._wake.clear()
                 now_s = asyncio.get_running_loop().time()
                 self._locate_due(now_s)
+                self._check_due(now_s)
                 for plan in self._planner.plan(self.buffers.values(), self._leader_of, now_s):
-                    self._background.start(self._fetch(plan), f"tidelog fetch from broker {plan.broker}")
+                    # Here and now: of a leader that comes up in the meantime nothing may be read before it is asked.
+                    places = [_Place.of(buffer, self._leader_epoch(buffer)) for buffer in plan.buffers]
+                    self._background.start(self._fetch(plan, places), f"tidelog fetch from broker {plan.broker}")
                 next_s = self._planner.next_due_s(self.buffers.values(), now_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if next_s is None else next_s - now_s):
@@ -111,14 +135,15 @@ class Fetcher:
 
     # Fetching
 
-    async def _fetch(self, plan: FetchPlan) -> None:
-        generations = [buffer.generation for buffer in plan.buffers]
+    async def _fetch(self, plan: FetchPlan, places: list[_Place]) -> None:
         empty = True
         try:
-            answers = await self._ask(plan)
-            for buffer, generation in zip(plan.buffers, generations, strict=True):
-                if buffer.generation == generation and buffer.partition in answers:
-                    empty &= not self._settle(plan.broker, buffer, answers[buffer.partition])
+            answers = await self._ask(plan, places)
+            for place in places:
+                # Meanwhile the application may have gone elsewhere, or another broker may have answered the same.
+                answer = answers.get(place.buffer.partition)
+                if place.still and answer is not None:
+                    empty &= not self._settle(plan.broker, place, answer)
         except (ClientError, BrokerError) as error:
             if worth_retrying(error) or isinstance(error, BadReply):
                 for buffer in plan.buffers:
@@ -132,9 +157,9 @@ class Fetcher:
             self._planner.finished(plan, empty=empty, now_s=asyncio.get_running_loop().time())
             self._wake.set()
 
-    async def _ask(self, plan: FetchPlan) -> dict[TopicPartition, PartitionData]:
+    async def _ask(self, plan: FetchPlan, places: list[_Place]) -> dict[TopicPartition, PartitionData]:
         connection = await self._cluster.connection(plan.broker)
-        request = self._request(plan)
+        request = self._request(plan, places)
         limit = _NAMED_FETCH_MAX if any(topic.topic_id == ZERO_TOPIC_ID for topic in request.topics) else None
         names = {topic.topic_id: topic.topic for topic in request.topics}
         reply = await connection.send(request, FetchResponse, limit=limit)
@@ -145,16 +170,16 @@ class Fetcher:
             for answer in topic.partitions
         }
 
-    def _request(self, plan: FetchPlan) -> FetchRequest:
+    def _request(self, plan: FetchPlan, places: list[_Place]) -> FetchRequest:
         config, metadata = self._config, self._cluster.metadata
         topics: dict[str, list[FetchPartition]] = {}
-        for buffer in plan.buffers:
-            known = metadata.partition(buffer.partition)
-            topics.setdefault(buffer.partition.topic, []).append(
+        for place in places:
+            topic, partition = place.buffer.partition
+            topics.setdefault(topic, []).append(
                 FetchPartition(
-                    partition=buffer.partition.partition,
-                    current_leader_epoch=known.leader_epoch if known is not None else -1,
-                    fetch_offset=buffer.fetch_offset,
+                    partition=partition,
+                    current_leader_epoch=place.leader_epoch,
+                    fetch_offset=place.fetch_offset,
                     partition_max_bytes=config.max_partition_fetch_bytes,
                 )
             )
@@ -170,8 +195,9 @@ class Fetcher:
             ],
         )
 
-    def _settle(self, broker: BrokerId, buffer: PartitionBuffer, answer: PartitionData) -> bool:
+    def _settle(self, broker: BrokerId, place: _Place, answer: PartitionData) -> bool:
         """Takes in one partition's part of an answer; true if it brought records."""
+        buffer = place.buffer
         code = error_code(answer.error_code)
         if code and buffer.preferred is not None and buffer.preferred[0] == broker:
             # Followers may be behind, or none any more: the leader knows.
@@ -186,10 +212,11 @@ class Fetcher:
             else:
                 self._delay(buffer, error)
         else:
-            return self._take_in(broker, buffer, answer)
+            return self._take_in(broker, place, answer)
         return False
 
-    def _take_in(self, broker: BrokerId, buffer: PartitionBuffer, answer: PartitionData) -> bool:
+    def _take_in(self, broker: BrokerId, place: _Place, answer: PartitionData) -> bool:
+        buffer = place.buffer
         buffer.high_watermark = Offset(answer.high_watermark)
         buffer.last_stable_offset = Offset(answer.last_stable_offset)
         buffer.failures = 0
@@ -201,7 +228,7 @@ class Fetcher:
             return False
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
         shown = aborted if self._config.committed_only else None
-        if buffer.add(memoryview(answer.records), shown):  # type: ignore[arg-type]
+        if buffer.add(memoryview(answer.records), shown, place.leader_epoch):  # type: ignore[arg-type]
             self.arrived.set()
             return True
         return False
@@ -274,7 +301,7 @@ class Fetcher:
             commit = found.get(buffer.partition)
             spec = _RESET_SPECS.get(self._config.reset)
             if commit is not None:
-                buffer.seek(commit.offset)
+                buffer.seek(commit.offset, commit.leader_epoch)
             elif spec is not None:
                 buffer.lose(spec)
             else:
@@ -290,7 +317,85 @@ class Fetcher:
                 if buffer.generation == generation:
                     buffer.seek(offset)
 
+    # Whether it is still there
+
+    def _check_due(self, now_s: float) -> None:
+        """After a change of leaders."""
+        due: dict[BrokerId, list[PartitionBuffer]] = {}
+        for buffer in self.buffers.values():
+            buffer.doubt(self._leader_epoch(buffer))
+            if buffer.doubted and not buffer.checking and buffer.not_before_s <= now_s:
+                leader = self._leader_of(buffer.partition)
+                if leader is not None:
+                    buffer.checking = True
+                    due.setdefault(leader, []).append(buffer)
+        for broker, buffers in due.items():
+            self._background.start(self._check(broker, buffers), f"tidelog epochs from broker {broker}")
+
+    async def _check(self, broker: BrokerId, buffers: list[PartitionBuffer]) -> None:
+        places = [_Place.of(buffer, self._leader_epoch(buffer)) for buffer in buffers]
+        questions = {
+            place.buffer.partition: EpochQuestion(place.buffer.fetch_epoch, place.leader_epoch) for place in places
+        }
+        try:
+            answers = await epoch_ends(self._cluster, broker, questions)
+            for place in places:
+                if place.still:
+                    self._compare(place, answers.get(place.buffer.partition))
+        except NotSupported:
+            for place in places:
+                place.buffer.trust(place.leader_epoch)
+        except (ClientError, BrokerError) as error:
+            for buffer in buffers:
+                self._delay(buffer, error)
+            if not (worth_retrying(error) or isinstance(error, BadReply)):
+                self.fail(error)
+        except Exception as error:
+            log.exception("a check of what was read failed for no good reason")
+            self.fail(error)
+        finally:
+            for buffer in buffers:
+                buffer.checking = False
+            self._wake.set()
+
+    def _compare(self, place: _Place, answer: EpochEnd | BrokerError | None) -> None:
+        buffer = place.buffer
+        if answer is None:
+            self._delay(buffer, BadReply(f"{buffer.partition}: the broker's answer leaves it out"))
+        elif isinstance(answer, BrokerError):
+            self._delay(buffer, answer)
+            if not answer.code.retriable:
+                buffer.not_before_s = NEVER_S
+                self.fail(answer)
+        else:
+            finding = compare(answer, position=buffer.position, fetch_offset=buffer.fetch_offset)
+            if finding is Finding.INTACT:
+                buffer.trust(place.leader_epoch)
+            elif finding is Finding.AHEAD_LOST:
+                buffer.drop_ahead(place.leader_epoch)
+            else:
+                self._truncated(place, answer)
+
+    def _truncated(self, place: _Place, end: EpochEnd) -> None:
+        buffer, common_end = place.buffer, end.common_end
+        spec = _RESET_SPECS.get(self._config.reset)
+        error = LogTruncated(buffer.partition, buffer.position, common_end)
+        if spec is None:
+            buffer.drop_ahead()
+            buffer.doubted, buffer.not_before_s = True, NEVER_S
+            self.fail(error)
+            return
+        log.warning("%s", error)
+        if common_end is None:
+            buffer.lose(spec)
+        else:
+            buffer.seek(common_end, end.leader_epoch, checked_epoch=place.leader_epoch)
+
     # What is known of leaders
+
+    def _leader_epoch(self, buffer: PartitionBuffer) -> int:
+        known = self._cluster.metadata.partition(buffer.partition)
+        return UNKNOWN if known is None else known.leader_epoch
 
     def _refresh(self) -> None:
         if self._refreshing is None or self._refreshing.done():

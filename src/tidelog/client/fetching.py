@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from tidelog.client.divergence import UNKNOWN
 from tidelog.errors import BrokerError
 from tidelog.records.control import read_marker
 from tidelog.records.header import CorruptBatch, crc_ok
@@ -64,6 +65,16 @@ class PartitionBuffer:
         """Where to begin is what the group committed, which has to be asked first."""
         self.locating = False
         """Somebody is asking already."""
+        self.position_epoch = UNKNOWN
+        """Under which leader the last record before the position was written, as far as it is known."""
+        self.fetch_epoch = UNKNOWN
+        """The same of `fetch_offset`."""
+        self.checked_epoch = UNKNOWN
+        """The leader of this epoch has all that was fetched."""
+        self.doubted = False
+        """The leader is a later one, which has to be asked first."""
+        self.checking = False
+        """Somebody is asking already."""
         self.paused = False
         """The application does not want any of it for now; what is here already stays."""
         self.preferred: tuple[BrokerId, float] | None = None
@@ -80,10 +91,13 @@ class PartitionBuffer:
         self._held_bytes = 0
         self._held_records = 0
 
-    def seek(self, offset: Offset) -> None:
+    def seek(self, offset: Offset, epoch: int = UNKNOWN, *, checked_epoch: int = UNKNOWN) -> None:
+        """With the epoch of the record before `offset`, if it is known, that is looked for before anything is read."""
         self.position = self.fetch_offset = offset
         self.lost, self.ask_group = None, False
         self._forget()
+        self.position_epoch = self.fetch_epoch = epoch
+        self.checked_epoch = checked_epoch
 
     def seek_to_commit(self) -> None:
         self.lost, self.ask_group = None, True
@@ -94,10 +108,25 @@ class PartitionBuffer:
         self.lost, self.ask_group = spec, False
         self._forget()
 
+    def doubt(self, leader_epoch: int) -> None:
+        """What was read under an earlier leader may not be in the log of this one."""
+        if self.located and self.fetch_epoch != UNKNOWN and leader_epoch > max(self.checked_epoch, self.fetch_epoch):
+            self.doubted = True
+
+    def trust(self, leader_epoch: int) -> None:
+        self.checked_epoch = max(self.checked_epoch, leader_epoch)
+        self.doubted = False
+
+    def drop_ahead(self, checked_epoch: int = UNKNOWN) -> None:
+        """Fetches again what the application was not given yet."""
+        self.seek(self.position, self.position_epoch, checked_epoch=checked_epoch)
+
     def _forget(self) -> None:
         self.generation += 1
         self.failures, self.not_before_s = 0, 0.0
         self.preferred = None
+        self.position_epoch = self.fetch_epoch = self.checked_epoch = UNKNOWN
+        self.doubted = False
         self._answers.clear()
         self._decoded.clear()
         self._held_bytes = self._held_records = 0
@@ -108,7 +137,9 @@ class PartitionBuffer:
 
     @property
     def fetchable(self) -> bool:
-        return self.located and not self.paused and len(self._answers) + bool(self._decoded) < _ANSWERS_AHEAD_MAX
+        if not self.located or self.paused or self.doubted:
+            return False
+        return len(self._answers) + bool(self._decoded) < _ANSWERS_AHEAD_MAX
 
     @property
     def waiting(self) -> bool:
@@ -130,15 +161,20 @@ class PartitionBuffer:
         """That wait for the application; of batches not taken apart yet, by what they say."""
         return self._held_records + len(self._decoded)
 
-    def add(self, records: memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> bool:
+    def add(
+        self, records: memoryview, aborted: Sequence[tuple[int, int]] | None = None, leader_epoch: int = UNKNOWN
+    ) -> bool:
         """Takes the records of a fetch in; false if there is not one whole batch of them.
 
-        `aborted` holds producer and first offset of the transactions whose records are not to be shown.
+        `aborted` holds producer and first offset of the transactions whose records are not to be shown. The leader of
+        `leader_epoch` has given them.
         """
         batches = deque(iter_batches(records))
         if not batches:
             return False
         self.fetch_offset = max(self.fetch_offset, batches[-1].header.next_offset)
+        self.fetch_epoch = batches[-1].header.leader_epoch
+        self.checked_epoch = max(self.checked_epoch, leader_epoch)
         if aborted:
             batches = _without_aborted(batches, aborted)
         if batches:
@@ -146,7 +182,7 @@ class PartitionBuffer:
             self._held_bytes += sum(len(batch.data) for batch in batches)
             self._held_records += sum(batch.header.record_count for batch in batches)
         elif not self.waiting:
-            self.position = self.fetch_offset
+            self._pass_all()
         return True
 
     def take(self, count: int) -> list[ConsumerRecord]:
@@ -169,7 +205,7 @@ class PartitionBuffer:
             if self._decoded:
                 self.position = Offset(self._decoded[0].offset)
             elif not self._answers:
-                self.position = self.fetch_offset
+                self._pass_all()
             elif taken:
                 self.position = Offset(taken[-1].offset + 1)
         return taken
@@ -201,12 +237,19 @@ class PartitionBuffer:
                     break  # it will be said again when the application has these
                 raise
             self._drop_batch()
-            self.position = max(self.position, header.next_offset if self._answers else self.fetch_offset)
+            self.position = max(self.position, header.next_offset)
+            self.position_epoch = header.leader_epoch
+            if not self._answers:
+                self._pass_all()
+
+    def _pass_all(self) -> None:
+        self.position, self.position_epoch = self.fetch_offset, self.fetch_epoch
 
     def _decode_next(self) -> None:
         header, data = self._next_batch()
         if not header.control:
             self._decoded.extend(read_rows(data, ConsumerRecord, self.partition, first_offset=self.position))
+        self.position_epoch = header.leader_epoch
         self._drop_batch()
 
     def _next_batch(self) -> Batch:

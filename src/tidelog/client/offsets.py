@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.client.errors import refusal
+from tidelog.client.divergence import EpochEnd
+from tidelog.client.errors import NotSupported, refusal
 from tidelog.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
     from tidelog.errors import BrokerError
 
+_EPOCHS_FOR_READERS_SINCE = 3  # before that, only those who may act on the cluster are told
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _NO_REPLICA = -1
 _NOT_FOUND = -1
@@ -136,3 +144,43 @@ async def _ask(
                     Offset(answer.offset), answer.timestamp, LeaderEpoch(answer.leader_epoch)
                 )
     return failed
+
+
+class EpochQuestion(NamedTuple):
+    """Where did this epoch end?"""
+
+    epoch: int
+    leader_epoch: int
+    """Of the leader that is asked."""
+
+
+async def epoch_ends(
+    cluster: Cluster, broker: BrokerId, questions: Mapping[TopicPartition, EpochQuestion]
+) -> dict[TopicPartition, EpochEnd | BrokerError]:
+    """Asks the leader of these partitions, once. NotSupported by brokers older than Kafka 2.3."""
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for partition, question in questions.items():
+        topics.setdefault(partition.topic, []).append(
+            OffsetForLeaderPartition(
+                partition=partition.partition,
+                current_leader_epoch=question.leader_epoch,
+                leader_epoch=question.epoch,
+            )
+        )
+    connection = await cluster.connection(broker)
+    if connection.version_of(OffsetForLeaderEpochRequest) < _EPOCHS_FOR_READERS_SINCE:
+        raise NotSupported("the broker does not tell readers where epochs end: Kafka does since 2.3")
+    request = OffsetForLeaderEpochRequest(
+        replica_id=_NO_REPLICA,
+        topics=[OffsetForLeaderTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+    reply = await connection.send(request, OffsetForLeaderEpochResponse)
+    found: dict[TopicPartition, EpochEnd | BrokerError] = {}
+    for topic in reply.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.topic, answer.partition)
+            if answer.error_code:
+                found[partition] = refusal(answer.error_code, about=str(partition))
+            else:
+                found[partition] = EpochEnd(answer.leader_epoch, answer.end_offset)
+    return found

@@ -44,6 +44,8 @@ class Reading(NamedTuple):
     """What a group has to do with its consumer's reading."""
 
     positions: Callable[[], dict[TopicPartition, Offset]]
+    epoch_of: Callable[[TopicPartition], int]
+    """Of the last record before the position."""
     take_over: Callable[[Iterable[TopicPartition]], None]
     """Reads these from now on, from where the group has committed."""
     give_up: Callable[[Iterable[TopicPartition]], None]
@@ -220,20 +222,25 @@ class Participant:
         await self._commits.commit(offsets, deadline)
         self._last_committed |= {partition: position.offset for partition, position in offsets.items()}
 
+    def to_commit(self, positions: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """With the epochs, by which the next reader will see whether the partition still holds what was read."""
+        epoch_of = self._reading.epoch_of
+        return {at: OffsetAndMetadata(offset, leader_epoch=epoch_of(at)) for at, offset in positions.items()}
+
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return await self._commits.committed(partitions)
 
     def commit_in_background(
         self, positions: Mapping[TopicPartition, Offset], *, by_itself: bool = False
     ) -> asyncio.Task[None]:
-        offsets = {at: OffsetAndMetadata(offset) for at, offset in positions.items() if self._is_news(at, offset)}
+        offsets = self.to_commit({at: offset for at, offset in positions.items() if self._is_news(at, offset)})
         work = self._commit_quietly(offsets) if by_itself else self.commit(offsets, None)
         return self._background.start(work, "tidelog commit")
 
     async def _commit_last(self, positions: Mapping[TopicPartition, Offset]) -> None:
         """Before partitions are given up: as much as can be done, for as long as others may be made to wait."""
         if self._config.enable_auto_commit:
-            offsets = {at: OffsetAndMetadata(offset) for at, offset in positions.items() if self._is_news(at, offset)}
+            offsets = self.to_commit({at: offset for at, offset in positions.items() if self._is_news(at, offset)})
             await self._commit_quietly(offsets, Deadline(_COMMIT_BEFORE_GIVING_UP_MS))
 
     def _is_news(self, partition: TopicPartition, offset: Offset) -> bool:
