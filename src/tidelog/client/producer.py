@@ -39,6 +39,7 @@ from tidelog.records.header import HEADER_SIZE
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
@@ -315,7 +316,7 @@ class Producer(Generic[K, V]):
     async def flush(self) -> None:
         """Sends everything at once and waits until each record sent so far is stored or has failed."""
         last: list[Any] = [receipt.future for receipt in self._accumulator.last_tokens()]
-        pending = [each if isinstance(each, asyncio.Future) else asyncio.wrap_future(each) for each in last]
+        pending = [each if isinstance(each, asyncio.Future) else _followed(each) for each in last]
         if not pending:
             return
         self._flushes += 1
@@ -521,3 +522,10 @@ class Producer(Generic[K, V]):
         available: Sequence[int] = range(len(metadata.partitions)) if len(led) in {0, len(metadata.partitions)} else led
         self._available[metadata.name] = (metadata, available)
         return available
+
+
+def _followed(future: concurrent.futures.Future[RecordMetadata]) -> asyncio.Future[RecordMetadata]:
+    """A future for this loop. What went wrong is for whoever has the other one: asyncio need not report it."""
+    followed = asyncio.wrap_future(future)
+    followed.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return followed

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # noqa: F401 - so that it has registered its end before ours
+import concurrent.futures.thread  # also so that it has registered its end before ours
 import contextlib
 import logging
 import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, Protocol, TypeVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from tidelog.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
-    from concurrent.futures import Future
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,51 @@ _CLOCK: Final = SystemClock()
 _EXIT_WITHIN_S: Final = 10.0
 """For closing everything when the program ends."""
 
+_LET_GO_WITHIN_S: Final = 2.0
+"""For work that is cancelled to leave everything in order."""
+
 
 class Closable(Protocol):
     def close(self) -> None: ...
+
+
+class _Call(Generic[T]):
+    """Work in the loop that another thread waits for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self.outcome: Future[T] = Future()
+
+    def begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._give_up()
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
+
+    def cancel(self) -> None:
+        """Waits for the work to come to an end: what is done next must not meet it half done."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+            concurrent.futures.wait([self.outcome], _LET_GO_WITHIN_S)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._work.close()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.outcome.cancel()
+        self.outcome.set_running_or_notify_cancel()
 
 
 class LoopThread:
@@ -59,16 +101,20 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(_end_all())
         finally:
             self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for what it gives. Ctrl-C cancels it."""
-        future = self.start(work)
+        self._check_usable(work)
+        call = _Call(self._loop, work)
         try:
-            return future.result(self.patience_s)
+            self._loop.call_soon_threadsafe(call.begin)
+            return call.outcome.result(self.patience_s)
         except BaseException:
-            future.cancel()
+            if not call.outcome.done():
+                call.cancel()
             raise
 
     @property
@@ -77,6 +123,10 @@ class LoopThread:
         return None if self._ends_at_s is None else max(0.0, self._ends_at_s - _CLOCK.monotonic())
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        self._check_usable(work)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _check_usable(self, work: Coroutine[Any, Any, Any]) -> None:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
@@ -86,7 +136,6 @@ class LoopThread:
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("the program is ending: its blocking clients are closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def iterate(self, items: AsyncGenerator[T, None] | AsyncIterator[T]) -> Iterator[T]:
         """What an asynchronous iteration gives, one after the other."""
@@ -142,6 +191,15 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_EXIT_WITHIN_S)
+
+
+async def _end_all() -> None:
+    """Cancels what is left, so that whoever waits for it in another thread goes on, and the program ends."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_LET_GO_WITHIN_S)
 
 
 # Before Python ends the pools of threads, which look up names for connections: the last to register comes first, and

@@ -21,7 +21,7 @@ from tidelog.client.errors import Closed, TransactionFailed
 from tidelog.client.serializing import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
@@ -46,6 +46,9 @@ _HANDED_OVER_MAX: Final = 1000
 """Records that the loop has not looked at yet. Whoever sends more waits, and leaves the interpreter to the loop."""
 
 _TAKEN_AT_ONCE_MAX: Final = 200
+
+_WHEN_INTERRUPTED_S: Final = 2.0
+"""For delivering what is buffered, or aborting what is open, after Ctrl-C."""
 
 
 class _Handed(NamedTuple):
@@ -129,7 +132,15 @@ class Producer(Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(flush=not isinstance(error, KeyboardInterrupt))
+        if not isinstance(error, KeyboardInterrupt):
+            self.close()
+            return
+        # A broker that answers gets what is on its way; for one that does not, nobody waits who pressed Ctrl-C.
+        try:
+            self._all_taken(_WHEN_INTERRUPTED_S)
+            self._loop.run(_within(_WHEN_INTERRUPTED_S, self._wind_up))
+        finally:
+            self.close(flush=False)
 
     def start(self) -> None:
         """Connects to the cluster; BrokersUnreachable when no broker answers. Takes the transactional id over."""
@@ -147,10 +158,11 @@ class Producer(Generic[K, V]):
             with self._changed:
                 self._closed = True
                 self._changed.notify_all()
-            self._loop.run(self._producer.close(flush=flush))
-            self._loop.forget(self)
-            for handed in self._handed:
-                handed.future.set_exception(Closed("the producer was closed before the record was sent"))
+            try:
+                self._loop.run(self._producer.close(flush=flush))
+            finally:
+                self._loop.forget(self)
+                self._drop_handed(Closed("the producer was closed before the record was sent"))
 
     # --- records ---
 
@@ -253,10 +265,25 @@ class Producer(Generic[K, V]):
             handed.future.set_exception(Closed("the program ended before the record was sent"))
             raise
 
-    def _all_taken(self) -> None:
+    def _all_taken(self, within_s: float | None = None) -> None:
         with self._changed:
-            while (self._handed or self._taking) and not self._closed and self._loop.patience_s != 0.0:
-                self._changed.wait(self._loop.patience_s)
+            self._changed.wait_for(
+                lambda: self._closed or not (self._handed or self._taking),
+                self._loop.patience_s if within_s is None else within_s,
+            )
+
+    def _drop_handed(self, error: Exception) -> None:
+        with self._changed:
+            dropped = list(self._handed)
+            self._handed.clear()
+            self._changed.notify_all()
+        for handed in dropped:
+            handed.future.set_exception(error)
+
+    async def _wind_up(self) -> None:
+        if self._producer._transactions is not None:  # noqa: SLF001 - this class is its other half
+            await self._producer._transactions.abort_open()  # noqa: SLF001
+        await self._producer.flush()
 
     # --- transactions ---
 
@@ -271,7 +298,7 @@ class Producer(Generic[K, V]):
             raise
         try:
             self.commit()
-        except TransactionFailed as error:
+        except (TransactionFailed, KeyboardInterrupt) as error:
             self._abort_after(error)
             raise
 
@@ -330,8 +357,20 @@ class Producer(Generic[K, V]):
         return self._loop.run(self._producer.leave())
 
     def _abort_after(self, error: BaseException) -> None:
-        self._all_taken()
-        self._loop.run(self._producer._transactional().abort_after(error))  # noqa: SLF001
+        aborting = self._producer._transactional().abort_after  # noqa: SLF001
+        if isinstance(error, KeyboardInterrupt):
+            self._drop_handed(TransactionFailed("the transaction was interrupted"))
+            self._loop.run(_within(_WHEN_INTERRUPTED_S, partial(aborting, error)))
+        else:
+            self._all_taken()
+            self._loop.run(aborting(error))
+
+
+async def _within(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Does the work, or as much of it as there is time for."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await work()
 
 
 def _settle(future: Future[T], delivery: asyncio.Future[T]) -> None:

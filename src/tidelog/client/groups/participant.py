@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import secrets
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 _COMMIT_BEFORE_GIVING_UP_MS: Final = 10_000
 """The rest of the group waits meanwhile."""
+
+_FAREWELL_WHEN_CANCELLED_S: Final = 1.0
+"""Whoever is cancelled does not want to wait, but a group that hears of it need not wait for the session to end."""
 
 
 class Wish(NamedTuple):
@@ -133,6 +137,7 @@ class Participant:
             await self._commit_last(positions)
             return
         member = membership.member
+        farewell_limit_s: float | None = None
         try:
             await membership.stop()
             lost = member.turn is not None and member.turn.lost
@@ -141,11 +146,16 @@ class Participant:
             if member.owned:
                 tell = self._listener.on_lost if lost else self._listener.on_revoked
                 await _told(tell(member.owned))
+        except asyncio.CancelledError:
+            farewell_limit_s = _FAREWELL_WHEN_CANCELLED_S
+            raise
         finally:
             self._reading.give_up(member.owned)
             self._membership = None
             self.wish = Wish()
-            await membership.leave()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(farewell_limit_s):
+                    await membership.leave()
 
     async def close(self) -> None:
         """Leaves nothing behind; whoever should leave the group first has done so."""
