@@ -1,0 +1,55 @@
+"""What to do about records that are not there: one clear error, or a loud warning. Never nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.pipelines.source.errors import DataLost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidelog.pipelines.source.positions import Positions
+    from tidelog.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+def report_loss(what: str, *, fail: bool) -> None:
+    """`what` names the partition and the offsets."""
+    if fail:
+        raise DataLost(
+            f"{what}; set option failOnDataLoss to false to go on without them, or begin anew from what there is"
+        )
+    log.warning("DATA LOSS: %s; going on without them, as failOnDataLoss is false", what)
+
+
+def check_bounds(
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    *,
+    fail: bool,
+) -> tuple[Positions, Positions]:
+    """What can be read of each partition, where it begins and where it ends. Ranges may come out empty."""
+    begin: Positions = {}
+    stop: Positions = {}
+    for at, start in starts.items():
+        first, last, end = earliest[at], latest[at], ends[at]
+        if start < first and start < end:
+            report_loss(
+                f"{at}: offsets {start} to {min(first, end) - 1} were to be read, but the partition begins at offset "
+                f"{first}",
+                fail=fail,
+            )
+        if max(start, end) > last:
+            report_loss(
+                f"{at}: offsets {start} to {max(start, end) - 1} were to be read, but the partition ends at offset "
+                f"{last}",
+                fail=fail,
+            )
+        stop[at] = min(end, last)
+        begin[at] = min(max(start, first), stop[at])
+    return begin, stop

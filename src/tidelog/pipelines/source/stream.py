@@ -1,0 +1,61 @@
+"""A topic as a stream. What the driver decides is in `StreamPlanner`; tasks only read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+
+from tidelog.pipelines.source.options import SourceOptions
+from tidelog.pipelines.source.positions import from_document, to_document
+from tidelog.pipelines.source.reading import RangePartition, read_range
+from tidelog.pipelines.source.schema import columns_of
+from tidelog.pipelines.source.stream_planning import StreamPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyarrow import RecordBatch  # type: ignore[import-untyped]
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Pickled for the tasks, which get it without the planner."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = SourceOptions.parse(options).for_stream()
+        self._columns = columns_of(schema)
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    # What the driver calls
+
+    @property
+    def planner(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(self._options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return dict(to_document(self.planner.initial()))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - same
+        unlimited = isinstance(limit, ReadAllAvailable)
+        return dict(to_document(self.planner.latest(from_document(start), unlimited=unlimited)))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - same
+        self.planner.stop_at_what_there_is()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self.planner.tasks(from_document(start), from_document(end))
+
+    # What a task calls
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        assert isinstance(partition, RangePartition), "Spark gives tasks what `partitions` gave it"
+        return read_range(self._options, self._columns, partition)
