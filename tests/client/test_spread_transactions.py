@@ -241,9 +241,11 @@ def test_who_comes_back_finds_what_it_had_prepared(at: str, topic: str, name: st
     assert committed_values(at, topic) == [b"before", *([b"prepared"] if decided else []), b"after"]
 
 
-def test_two_phases_must_be_allowed(bootstrap: str, name: str) -> None:
+def test_two_phases_must_be_allowed(fresh_broker: StartBroker, name: str) -> None:
+    broker = fresh_broker({"transaction.two.phase.commit.enable": "false"})
+
     async def scenario() -> None:
-        producer = Producer(bootstrap, transactional_id=name, transaction_two_phase_commit_enable=True)
+        producer = Producer(broker.bootstrap, transactional_id=name, transaction_two_phase_commit_enable=True)
         with pytest.raises(ProducerStopped, match=r"transaction\.two\.phase"):
             await producer.start()
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidelog.client.outcomes import Outcomes
     from tidelog.client.producer import Producer
     from tidelog.client.sender import RecordMetadata
-    from tidelog.client.transactions.deciding import end_prepared
+    from tidelog.client.transactions.deciding import adopt_prepared, end_prepared
     from tidelog.client.transactions.handles import PreparedTransaction, TransactionHandle, TransactionPart
     from tidelog.errors import BrokerError, ErrorCode
     from tidelog.security.scram import ScramMechanism
@@ -120,6 +120,7 @@ _HOMES = {
     "TransactionFailed": "tidelog.client.errors",
     "TransactionHandle": "tidelog.client.transactions.handles",
     "TransactionPart": "tidelog.client.transactions.handles",
+    "adopt_prepared": "tidelog.client.transactions.deciding",
     "end_prepared": "tidelog.client.transactions.deciding",
 }
 
@@ -181,6 +182,7 @@ __all__ = [
     "TransactionFailed",
     "TransactionHandle",
     "TransactionPart",
+    "adopt_prepared",
     "end_prepared",
 ]
 

@@ -67,11 +67,11 @@ _CONCURRENT_PAUSE_S: Final = 0.02
 
 
 class Coordination:
-    def __init__(self, cluster: Cluster, config: ProducerConfig, book: Book) -> None:
+    def __init__(self, cluster: Cluster, config: ProducerConfig, book: Book, line: Line | None = None) -> None:
         self._cluster = cluster
         self._config = config
         self.book = book
-        self._line = Line(cluster, CoordinatorOf.TRANSACTION, book.transactional_id)
+        self._line = line or Line(cluster, CoordinatorOf.TRANSACTION, book.transactional_id)
         self._groups: dict[str, Line] = {}
         self._adding = asyncio.Lock()
 

@@ -156,7 +156,7 @@ TRANSACTION_KEYS = (
     Definition(
         "transaction.two.phase.commit.enable",
         _BOOL,
-        False,
+        True,
         "Whether producers may prepare transactions that no timeout aborts.",
     ),
     Definition(
