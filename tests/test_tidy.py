@@ -34,6 +34,7 @@ MAY_OPEN_FILES = {
     "src/tidelog/config": "reads the properties file it is given",
     "src/tidelog/local_cluster": "keeps what is known of its processes, and reads their logs",
     "src/tidelog/cli": "reads and writes the files a user names",
+    "src/tidelog/pipelines": "reads definitions of pipelines, and keeps what Spark finds again at its next start",
     "src/tidelog/testing": "stands in for the outside world",
 }
 

@@ -1,0 +1,105 @@
+"""Builds the session. Everything the user sets wins over what is set here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.pipelines.session.class_archive import archive_options
+from tidelog.pipelines.session.errors import SessionError
+from tidelog.pipelines.session.java import find_java, shim
+from tidelog.pipelines.session.places import cache_directory
+from tidelog.pipelines.session.settings import (
+    LOCAL_MASTER,
+    SHORT_RUN,
+    defaults,
+    is_local,
+    java_options,
+    log_options,
+    merged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+_HERE: Final = Path(__file__).parent
+_RUNS_IN_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"
+_JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+_QUICK_LAUNCHER: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+
+
+def build_session(
+    master: str | None = None,
+    name: str = "tidelog",
+    conf: Mapping[str, object] = {},
+    *,
+    short_run: bool = False,
+    log_file: Path | None = None,
+) -> SparkSession:
+    """The session of this process; one that exists already is given as it is, with `conf` where Spark allows it.
+
+    `master` defaults to all cores of this machine. `short_run` starts sooner and computes slower. Spark's own log goes
+    to `log_file`; without one only its errors are shown. SessionError says what is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - so that we can say how to get it
+    except ImportError as error:
+        raise SessionError(f"pipelines need PySpark ({error}): pip install 'tidelog[spark]'") from error
+
+    in_submit = _RUNS_IN_SPARK_SUBMIT in os.environ
+    chosen = master or str(conf.get("spark.master", "" if in_submit else LOCAL_MASTER))
+    settings = merged(defaults(chosen, os.cpu_count() or 1, sys.executable), conf)
+    builder = SparkSession.builder.appName(name)
+    if chosen:
+        settings["spark.master"] = chosen
+    if is_local(chosen):
+        # Spark asks the environment, and would take whatever python3 comes first there.
+        os.environ.setdefault("PYSPARK_PYTHON", settings["spark.pyspark.python"])
+    with _java(settings, short_run, log_file) if not in_submit else contextlib.nullcontext():
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            if "JAVA_GATEWAY_EXITED" in str(error):
+                raise SessionError("Java ended before Spark was up; what it printed above says why") from error
+            raise
+
+
+@contextlib.contextmanager
+def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> Iterator[None]:
+    """The environment in which Spark starts the right Java, and that Java's options among the settings."""
+    java = find_java(os.environ)
+    cache = cache_directory(os.environ)
+    archive = archive_options(cache, java, _jars(), SHORT_RUN if short_run else ())
+    settings.setdefault(
+        _JAVA_OPTIONS, java_options(short_run, archive, log_options(_HERE / _log_configuration(log_file), log_file))
+    )
+    changed = {"JAVA_HOME": str(shim(java, cache)), "SPARK_LAUNCHER_OPTS": _QUICK_LAUNCHER}
+    before = {key: os.environ.get(key) for key in changed}
+    os.environ.update(
+        {**changed, **({"SPARK_LAUNCHER_OPTS": given} if (given := before["SPARK_LAUNCHER_OPTS"]) else {})}
+    )
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _log_configuration(log_file: Path | None) -> str:
+    return "log-to-stderr.properties" if log_file is None else "log-to-file.properties"
+
+
+def _jars() -> Path:
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - PySpark's own answer, with SPARK_HOME
+
+    return Path(_find_spark_home()) / "jars"

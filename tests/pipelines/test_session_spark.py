@@ -1,0 +1,54 @@
+"""A real session, started as a user's script starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = """
+    import os, sys, tempfile
+    from pathlib import Path
+    from tidelog.pipelines.session import build_session
+
+    home = os.environ.get("JAVA_HOME")
+    spark = build_session(conf={"spark.sql.shuffle.partitions": 3}, short_run=True)
+    assert os.environ.get("JAVA_HOME") == home
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.master") == "local[*,4]", conf.get("spark.master")
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert "TieredStopAtLevel=1" in conf.get("spark.driver.defaultJavaOptions")
+    assert build_session() is spark
+
+    def workers(batches):
+        for batch in batches:
+            import pyarrow
+            yield pyarrow.RecordBatch.from_pylist([{"python": sys.executable}])
+
+    assert {row.python for row in spark.range(4).mapInArrow(workers, "python string").collect()} == {sys.executable}
+
+    attempts = tempfile.mkdtemp()
+
+    def fails_once(rows):
+        rows = list(rows)
+        path = Path(attempts, str(rows))
+        if not path.exists():
+            path.touch()
+            raise ValueError("the first attempt")
+        return rows
+
+    assert sorted(spark.sparkContext.parallelize(range(4), 2).mapPartitions(fails_once).collect()) == [0, 1, 2, 3]
+    spark.stop()
+    print("done")
+"""
+
+
+def test_a_session_is_tuned_retries_tasks_and_says_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", ""), ran.stderr
