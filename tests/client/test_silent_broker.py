@@ -94,3 +94,37 @@ def test_every_call_ends_when_its_time_is_up(fresh_broker: StartBroker, topic: s
                 assert (await producer.send_and_wait(topic, b"after", partition=place)).partition == place
 
     asyncio.run(scenario())
+
+
+def test_a_call_s_time_is_up_before_that_of_its_request(fresh_broker: StartBroker, topic: str) -> None:
+    async def scenario() -> None:
+        async with SilentProxy() as proxy:
+            await broker_behind(proxy, fresh_broker, topic)
+            async with Admin(proxy.bootstrap, request_timeout_ms=3_600_000, default_api_timeout_ms=200) as admin:
+                proxy.fall(Silence.BOTH)
+                with pytest.raises(TimedOut, match="since nobody answered"):
+                    await admin.describe_topic(topic)
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_connection_is_given_up_although_nobody_waits_long_enough(
+    fresh_broker: StartBroker, topic: str
+) -> None:
+    async def scenario() -> None:
+        async with SilentProxy() as proxy:
+            await broker_behind(proxy, fresh_broker, topic)
+            async with Admin(proxy.bootstrap, request_timeout_ms=1000, default_api_timeout_ms=300) as admin:
+                await admin.describe_topic(topic)
+                proxy.fall(Silence.BOTH)
+                with pytest.raises(TimedOut):
+                    await admin.describe_topic(topic)
+                proxy.fall(Silence.NONE)
+                while True:
+                    try:
+                        await admin.describe_topic(topic)
+                        break
+                    except TimedOut:
+                        continue
+
+    asyncio.run(scenario())

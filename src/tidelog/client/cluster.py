@@ -262,23 +262,31 @@ class Cluster:
         """
         deadline = deadline or Deadline(self.config.default_api_timeout_ms)
         tries = 0
-        while True:
-            try:
-                return await attempt()
-            except (ClientError, BrokerError) as error:
-                if not worth_retrying(error) or (isinstance(error, BrokerError) and error.code in give_up):
-                    raise
-                wait_s = self.backoff.delay_s(tries)
-                tries += 1
-                if wait_s >= deadline.remaining_s:
-                    raise TimedOut(
-                        f"{what} did not succeed within {deadline.timeout_ms} ms and {tries} attempts; last: {error}"
-                    ) from error
-                log.debug("%s: attempt %d failed: %s", what, tries, error)
-                self.counters.retries += 1
-                await asyncio.sleep(wait_s)
-                if isinstance(error, ConnectionLost) or (isinstance(error, BrokerError) and error.code in _REFRESH_ON):
-                    await self._refresh_quietly(topics)
+        last: Exception | None = None
+        limit = asyncio.timeout(deadline.remaining_s)
+        try:
+            async with limit:
+                while True:
+                    try:
+                        return await attempt()
+                    except (ClientError, BrokerError) as error:
+                        if not worth_retrying(error) or (isinstance(error, BrokerError) and error.code in give_up):
+                            raise
+                        last = error
+                        wait_s = self.backoff.delay_s(tries)
+                        tries += 1
+                        if wait_s >= deadline.remaining_s:
+                            break
+                        log.debug("%s: attempt %d failed: %s", what, tries, error)
+                        self.counters.retries += 1
+                        await asyncio.sleep(wait_s)
+                        if _tells_of_change(error):
+                            await self._refresh_quietly(topics)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the attempt's own
+        told = f"and {tries} attempts; last: {last}" if last is not None else "since nobody answered"
+        raise TimedOut(f"{what} did not succeed within {deadline.timeout_ms} ms {told}") from last
 
     async def _refresh_quietly(self, topics: Iterable[str]) -> None:
         """A failure here is not the caller's: its own next attempt will tell."""
@@ -286,3 +294,7 @@ class Cluster:
             await self.refresh(topics)
         except (ConnectionLost, BrokersUnreachable, BrokerError) as error:
             log.debug("refreshing metadata failed: %s", error)
+
+
+def _tells_of_change(error: ClientError | BrokerError) -> bool:
+    return isinstance(error, ConnectionLost) or (isinstance(error, BrokerError) and error.code in _REFRESH_ON)

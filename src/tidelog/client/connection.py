@@ -127,6 +127,9 @@ class Connection:
         ConnectionLost: there was no answer, but the request may have been carried out.
         """
         version = self.version_of(type(request), limit)
+        if self._channel.overdue:
+            await self._channel.close()
+            raise ConnectionLost(f"{self._channel.peer} does not answer what it was asked before")
         if self._renew_at_s is not None or self._quiet.begun or self._in_line:
             await self._wait_in_line()
         return await self._exchange(request, response, version, timeout_ms)

@@ -17,7 +17,7 @@ import socket
 import ssl
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from tidelog.net.address import Address
 from tidelog.net.framing import LENGTH, FrameError
@@ -120,6 +120,14 @@ class Channel:
         return self.closed
 
     @property
+    def overdue(self) -> bool:
+        """Whoever sent the oldest request has left, and its reply has not come in its time: nor will those behind it.
+
+        Those who still wait find out by themselves.
+        """
+        return self._wire.overdue
+
+    @property
     def in_flight(self) -> int:
         """Requests sent whose replies have not come, abandoned ones included."""
         return len(self._wire.in_flight)
@@ -131,7 +139,7 @@ class Channel:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._wire.submit(payload, expects_reply=True)
+                return await self._wire.submit(payload, expects_reply=True, timeout_s=timeout_s)
         except TimeoutError:
             raise RequestTimedOut(f"{self.peer} did not reply within {timeout_s:g} s") from None
 
@@ -149,12 +157,21 @@ class Channel:
 
 
 class _Request:
-    __slots__ = ("expects_reply", "future", "payload")
+    __slots__ = ("due_s", "expects_reply", "future", "payload")
 
-    def __init__(self, payload: bytes | bytearray, future: asyncio.Future[memoryview], *, expects_reply: bool) -> None:
+    def __init__(
+        self, payload: bytes | bytearray, future: asyncio.Future[memoryview], due_s: float, *, expects_reply: bool
+    ) -> None:
         self.payload = payload
         self.future = future
+        self.due_s = due_s
         self.expects_reply = expects_reply
+
+
+class _Sent(NamedTuple):
+    correlation_id: int
+    future: asyncio.Future[memoryview]
+    due_s: float
 
 
 class _Wire(asyncio.BufferedProtocol):
@@ -166,7 +183,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.peer = peer
         self.closed_because: str | None = None
         self.queue: deque[_Request] = deque()
-        self.in_flight: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self.in_flight: deque[_Sent] = deque()
         self._loop = loop
         self._in_flight_max = in_flight_max
         self._inbound = ReceiveBuffer(Scratch(), frame_bytes_max)
@@ -174,12 +191,21 @@ class _Wire(asyncio.BufferedProtocol):
         self._writable = True
         self.lost: asyncio.Future[None] = loop.create_future()
 
-    def submit(self, payload: bytes | bytearray, *, expects_reply: bool) -> asyncio.Future[memoryview]:
+    @property
+    def overdue(self) -> bool:
+        if not self.in_flight:
+            return False
+        oldest = self.in_flight[0]
+        return oldest.future.done() and self._loop.time() > oldest.due_s
+
+    def submit(
+        self, payload: bytes | bytearray, *, expects_reply: bool, timeout_s: float = 0.0
+    ) -> asyncio.Future[memoryview]:
         if self.closed_because is not None:
             raise ChannelClosed(self.closed_because)
         assert len(payload) >= _REQUEST_CORRELATION_ID_AT + _CORRELATION_ID.size, "a request starts with its header"
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self.queue.append(_Request(payload, future, expects_reply=expects_reply))
+        self.queue.append(_Request(payload, future, self._loop.time() + timeout_s, expects_reply=expects_reply))
         self._write_queued()
         return future
 
@@ -251,7 +277,7 @@ class _Wire(asyncio.BufferedProtocol):
                 if len(self.in_flight) >= self._in_flight_max:
                     return
                 (correlation_id,) = _CORRELATION_ID.unpack_from(request.payload, _REQUEST_CORRELATION_ID_AT)
-                self.in_flight.append((correlation_id, request.future))
+                self.in_flight.append(_Sent(correlation_id, request.future, request.due_s))
             else:
                 request.future.set_result(memoryview(b""))
             queue.popleft()
@@ -270,7 +296,7 @@ class _Wire(asyncio.BufferedProtocol):
             raise ChannelClosed(f"{self.peer} sent a reply that nobody asked for")
         if len(frame) < _CORRELATION_ID.size:
             raise ChannelClosed(f"{self.peer} sent a reply of {len(frame)} bytes: too short to be one")
-        expected, future = self.in_flight.popleft()
+        expected, future, _due_s = self.in_flight.popleft()
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if correlation_id != expected:
             reason = f"{self.peer} replied to request {correlation_id} where {expected} was next: replies come in order"
@@ -294,7 +320,7 @@ class _Wire(asyncio.BufferedProtocol):
         if self.closed_because is not None:
             return
         self.closed_because = reason
-        futures = [future for _, future in self.in_flight] + [request.future for request in self.queue]
+        futures = [sent.future for sent in self.in_flight] + [request.future for request in self.queue]
         self.in_flight.clear()
         self.queue.clear()
         for future in futures:
