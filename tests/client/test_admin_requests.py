@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_broker import HANG_UP, ScriptedBroker
+from scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 from tidelog.client.admin import Admin
 from tidelog.client.config import ClientConfig
@@ -52,6 +52,19 @@ def test_replicas_can_be_placed_by_hand() -> None:
             topic = broker.requests(CreateTopicsRequest)[0].topics[0]
             assert (topic.num_partitions, topic.replication_factor) == (-1, -1), "counts and places exclude each other"
             assert [(each.partition_index, each.broker_ids) for each in topic.assignments] == [(0, [1, 2]), (1, [2, 1])]
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_controller_leaves_time_to_ask_another() -> None:
+    async def scenario() -> None:
+        config = ClientConfig(retry_backoff_ms=1, retry_backoff_max_ms=2, request_timeout_ms=100)
+        assert ClientConfig().request_timeout_ms * 2 <= ClientConfig().default_api_timeout_ms
+        async with ScriptedBroker() as broker, Admin(broker.bootstrap, config) as admin:
+            broker.on(CreateTopicsRequest, lambda _request, before: None if before else SILENCE)
+            await admin.create_topic("new")
+            first, second = broker.requests(CreateTopicsRequest)
+            assert first.timeout_ms == second.timeout_ms == 50, "so that it answers before it is given up"
 
     asyncio.run(scenario())
 

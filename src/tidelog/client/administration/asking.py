@@ -77,6 +77,11 @@ class Asking:
         """What this client has done so far, counted."""
         return self._cluster.metrics()
 
+    @property
+    def _work_ms(self) -> int:
+        """What a broker may take to do something; as much is left for the way, so that its answer is heard."""
+        return self.config.request_timeout_ms // 2
+
     async def _retrying(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         return await self._cluster.retrying(what, attempt)
 
@@ -130,12 +135,11 @@ class Asking:
         prepare: Callable[[Message, int], Message] | None = None,
     ) -> M:
         """Asks the controller, whoever that is by then; `codes` are looked through for NOT_CONTROLLER."""
-        timeout_ms = self.config.request_timeout_ms * 2  # the broker's own time to do it, and as much for the way
 
         async def attempt() -> M:
             connection = await self._cluster.controller()
             prepared = request if prepare is None else prepare(request, connection.version_of(type(request)))
-            reply = await connection.send(prepared, response, timeout_ms=timeout_ms)
+            reply = await connection.send(prepared, response)
             if ErrorCode.NOT_CONTROLLER in codes(reply):
                 raise refusal(ErrorCode.NOT_CONTROLLER, about=what)
             return reply

@@ -66,7 +66,7 @@ class PlacementAdmin(Asking):
             wanted = None if brokers is None else list(brokers)
             topics.setdefault(topic, []).append(ReassignablePartition(partition_index=index, replicas=wanted))
         request = AlterPartitionReassignmentsRequest(
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self._work_ms,
             allow_replication_factor_change=allow_replication_factor_change,
             topics=[ReassignableTopic(name=name, partitions=each) for name, each in topics.items()],
         )
@@ -99,7 +99,7 @@ class PlacementAdmin(Asking):
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=each) for name, each in named.items()
             ]
-        request = ListPartitionReassignmentsRequest(timeout_ms=self.config.request_timeout_ms, topics=topics)
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._work_ms, topics=topics)
         what = "listing reassignments"
         reply = await self._ask_controller(what, request, ListPartitionReassignmentsResponse, lambda r: [r.error_code])
         check(reply.error_code, reply.error_message, what)
@@ -142,9 +142,7 @@ class PlacementAdmin(Asking):
         named = None
         if partitions is not None:
             named = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
-        request = ElectLeadersRequest(
-            election_type=_ELECTIONS[kind], topic_partitions=named, timeout_ms=self.config.request_timeout_ms
-        )
+        request = ElectLeadersRequest(election_type=_ELECTIONS[kind], topic_partitions=named, timeout_ms=self._work_ms)
         what = "electing leaders"
         reply = await self._ask_controller(what, request, ElectLeadersResponse, lambda r: [r.error_code])
         check(reply.error_code, about=what)

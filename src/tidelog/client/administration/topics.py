@@ -58,7 +58,7 @@ class TopicAdmin(Asking):
     ) -> Outcomes[str, CreatedTopic]:
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self._work_ms,
             validate_only=validate_only,
         )
         reply = await self._ask_controller(
@@ -79,7 +79,7 @@ class TopicAdmin(Asking):
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in names],
             topic_names=names,
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self._work_ms,
         )
         reply = await self._ask_controller(
             "deleting topics",
@@ -130,7 +130,7 @@ class TopicAdmin(Asking):
         placed = None if assignments is None else [CreatePartitionsAssignment(broker_ids=list(a)) for a in assignments]
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=topic, count=total, assignments=placed)],
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self._work_ms,
             validate_only=validate_only,
         )
         reply = await self._ask_controller(
@@ -180,7 +180,7 @@ class TopicAdmin(Asking):
             )
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self._work_ms,
         )
         reply = await (await self._cluster.connection(broker)).send(request, DeleteRecordsResponse)
         deleted: Outcomes[TopicPartition, Offset] = Outcomes()
