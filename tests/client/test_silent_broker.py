@@ -11,6 +11,7 @@ from delivery_loops import PATIENT, Copy, Load, Reader, everything
 from silent_proxy import Silence, SilentProxy
 
 from tidelog.client import Admin, Consumer, Producer, TimedOut, TopicPartition
+from tidelog.client.transactions import line
 from tidelog.local_cluster.ports import HOST, scattered_ports
 
 if TYPE_CHECKING:
@@ -31,10 +32,15 @@ async def broker_behind(proxy: SilentProxy, fresh_broker: StartBroker, *topics: 
             await admin.create_topic(topic, partitions=PARTITIONS)
 
 
-@pytest.mark.parametrize("silence", [Silence.BOTH, Silence.REQUESTS, Silence.ANSWERS])
+@pytest.mark.parametrize(
+    ("silence", "rules"),
+    [(Silence.BOTH, "newer"), (Silence.REQUESTS, "newer"), (Silence.ANSWERS, "newer"), (Silence.ANSWERS, "older")],
+)
 def test_clients_give_up_silent_connections_and_go_on_with_others(
-    fresh_broker: StartBroker, topic: str, silence: Silence
+    fresh_broker: StartBroker, topic: str, silence: Silence, rules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if rules == "older":
+        monkeypatch.setattr(line, "TRANSACTION_VERSION", "a feature that no broker has")
     target = f"{topic}-out"
 
     async def scenario() -> None:
