@@ -23,25 +23,37 @@ if TYPE_CHECKING:
 
 _CLUSTERS_MAX = 16
 
-_clusters: dict[ClientConfig, Cluster] = {}
+_clusters: dict[ClientConfig, OpenCluster] = {}
 _opening = threading.Lock()
 
 
-def shared_cluster(config: ClientConfig) -> Cluster:
-    """BrokersUnreachable when no broker answers."""
-    with _opening:
-        cluster = _clusters.get(config)
-        if cluster is None:
-            if len(_clusters) >= _CLUSTERS_MAX:
-                run(_clusters.pop(next(iter(_clusters))).close())
-            cluster = _clusters[config] = run(_started(config))
-        return cluster
+class OpenCluster:
+    """Connections of the caller's own. They are closed with the process, if nobody does it before."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        """BrokersUnreachable when no broker answers."""
+        self.cluster = run(_started(config))
+        LoopThread.shared().keep(self)
+
+    def close(self) -> None:
+        LoopThread.shared().forget(self)
+        run(self.cluster.close())
 
 
 async def _started(config: ClientConfig) -> Cluster:
     cluster = Cluster(config.bootstrap_servers, config)
     await cluster.start()
     return cluster
+
+
+def shared_cluster(config: ClientConfig) -> Cluster:
+    """For use at once: it is closed when many others have been asked for."""
+    with _opening:
+        kept = _clusters.pop(config, None) or OpenCluster(config)
+        _clusters[config] = kept  # the last of them, as it was used last
+        if len(_clusters) > _CLUSTERS_MAX:
+            _clusters.pop(next(iter(_clusters))).close()
+        return kept.cluster
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -26,16 +26,14 @@ def share_out(waiting: Mapping[K, int], limit: int, turn: int = 0) -> dict[K, in
         for step in range(limit):
             shares[keys[(turn + step) % len(keys)]] = 1
         return shares
-    # One each, and of the rest a part in proportion; what rounding leaves goes to the largest remainders.
-    rest, others = limit - len(eager), total - len(eager)
-    remainders: list[tuple[int, int, K]] = []
-    for place, (key, count) in enumerate(eager.items()):
-        part, remainder = divmod(rest * (count - 1), others)
-        shares[key] = 1 + part
-        remainders.append((-remainder, place, key))
-    remainders.sort(key=lambda each: each[:2])
-    for _, _, key in remainders[: limit - sum(shares.values())]:
+    for key, count in eager.items():
+        shares[key] = max(1, limit * count // total)
+    by_remainder = sorted(eager, key=lambda key: limit * eager[key] % total, reverse=True)
+    for key in by_remainder[: max(0, limit - sum(shares.values()))]:
         shares[key] += 1
+    # Those that got one though less was due to them, got it from the largest.
+    for _ in range(sum(shares.values()) - limit):
+        shares[max(shares, key=shares.__getitem__)] -= 1
     return shares
 
 

@@ -44,10 +44,13 @@ def check_bounds(
                 f"{first}",
                 fail=fail,
             )
-        if max(start, end) > last:
+        if start > last:
             report_loss(
-                f"{at}: offsets {start} to {max(start, end) - 1} were to be read, but the partition ends at offset "
-                f"{last}",
+                f"{at}: reading was to begin at offset {start}, but the partition ends at offset {last}", fail=fail
+            )
+        elif end > last:
+            report_loss(
+                f"{at}: offsets {start} to {end - 1} were to be read, but the partition ends at offset {last}",
                 fail=fail,
             )
         stop[at] = min(end, last)

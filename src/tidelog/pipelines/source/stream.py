@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.positions import from_document, to_document
@@ -53,6 +59,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return self.planner.tasks(from_document(start), from_document(end))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - same
+        """Only tells Spark that there is one: the planner has the options, of which Spark could take one."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable() if options.min_offsets is None else ReadMinRows(options.min_offsets)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - same
+        ends = self.planner.reported()
+        return None if ends is None else dict(to_document(ends))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
 
     # What a task calls
 
