@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,9 @@ NOISE = (
 )
 
 
+Start = Callable[[str, str, str], "Program"]
+
+
 class Program:
     """A program of its own, which is told to go on by a line, and to end by Ctrl-C."""
 
@@ -161,7 +165,7 @@ class Program:
 
     def says(self, line: str) -> None:
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == f"{line}\n", self._process.communicate()[1]
+        assert self._process.stdout.readline() == f"{line}\n"
 
     def go_on(self) -> None:
         assert self._process.stdin is not None
@@ -174,18 +178,32 @@ class Program:
         before, self._seen = self._seen, re.findall(r"^(?:State|voluntary_ctxt_switches).*", status, re.MULTILINE)
         return before == self._seen and "sleeping" in self._seen[0]
 
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
     def interrupt(self) -> None:
         """It ends as a program does that knows nothing of Ctrl-C, with nothing but that to say."""
         eventually(self._is_waiting, "the program to wait", within_s=WITHIN_S)
         self._process.send_signal(signal.SIGINT)
-        try:
-            _, complaints = self._process.communicate(timeout=WITHIN_S)
-        finally:
-            self._process.kill()
+        _, complaints = self._process.communicate(timeout=WITHIN_S)
         assert self._process.returncode == -signal.SIGINT, complaints
         assert complaints.count("Traceback") == 1, complaints
         assert not any(noise in complaints for noise in NOISE), complaints
         assert "Warning" not in complaints, complaints
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[Program] = []
+
+    def begin(code: str, bootstrap: str, topic: str) -> Program:
+        started.append(Program(code, bootstrap, topic))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        program.close()
 
 
 @pytest.fixture
@@ -196,13 +214,13 @@ def frozen(fresh_broker: StartBroker) -> Iterator[BrokerProcess]:
     broker.kill()
 
 
-def test_one_who_reads_in_a_group_leaves_it(bootstrap: str, topic: str) -> None:
+def test_one_who_reads_in_a_group_leaves_it(start: Start, bootstrap: str, topic: str) -> None:
     with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         admin.create_topic(topic, partitions=1)
         for number in range(3):
             producer.send(topic, b"%d" % number)
         producer.flush()
-        program = Program(READING, bootstrap, topic)
+        program = start(READING, bootstrap, topic)
         for number in range(3):
             program.says(str(number))
         program.interrupt()
@@ -210,17 +228,17 @@ def test_one_who_reads_in_a_group_leaves_it(bootstrap: str, topic: str) -> None:
         assert admin.list_group_offsets(topic)[TopicPartition(topic, 0)].offset == 3
 
 
-def test_one_who_reads_in_another_thread_leaves_too(bootstrap: str, topic: str) -> None:
+def test_one_who_reads_in_another_thread_leaves_too(start: Start, bootstrap: str, topic: str) -> None:
     with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         producer.send_and_wait(topic, b"x")
-        program = Program(THREADS, bootstrap, topic)
+        program = start(THREADS, bootstrap, topic)
         program.says("x")
         program.interrupt()
         assert admin.describe_group(topic).members == ()
 
 
-def test_what_is_buffered_reaches_a_broker_that_answers(bootstrap: str, topic: str) -> None:
-    program = Program(SENT, bootstrap, topic)
+def test_what_is_buffered_reaches_a_broker_that_answers(start: Start, bootstrap: str, topic: str) -> None:
+    program = start(SENT, bootstrap, topic)
     program.says("waiting")
     program.interrupt()
     with Consumer(bootstrap) as consumer:
@@ -228,26 +246,26 @@ def test_what_is_buffered_reaches_a_broker_that_answers(bootstrap: str, topic: s
         assert next(consumer).value == b"x"
 
 
-def test_a_transaction_is_aborted_and_holds_nobody_up(bootstrap: str, topic: str) -> None:
-    program = Program(IN_A_TRANSACTION, bootstrap, topic)
+def test_a_transaction_is_aborted_and_holds_nobody_up(start: Start, bootstrap: str, topic: str) -> None:
+    program = start(IN_A_TRANSACTION, bootstrap, topic)
     program.says("waiting")
     program.interrupt()
     with Admin(bootstrap) as admin:
         assert admin.describe_transaction(topic).state in {"PrepareAbort", "CompleteAbort"}
 
 
-def test_one_who_reads_batches_ends(bootstrap: str, topic: str) -> None:
+def test_one_who_reads_batches_ends(start: Start, bootstrap: str, topic: str) -> None:
     with Producer(bootstrap) as producer:
         producer.send(topic, b"x")
-    program = Program(READING_BATCHES, bootstrap, topic)
+    program = start(READING_BATCHES, bootstrap, topic)
     program.says("1")
     program.interrupt()
 
 
-def test_one_who_reads_leaves_a_broker_that_does_not_answer(frozen: BrokerProcess, topic: str) -> None:
+def test_one_who_reads_leaves_a_broker_that_does_not_answer(start: Start, frozen: BrokerProcess, topic: str) -> None:
     with Producer(frozen.bootstrap) as producer:
         producer.send(topic, b"x")
-    program = Program(READING, frozen.bootstrap, topic)
+    program = start(READING, frozen.bootstrap, topic)
     program.says("x")
     os.kill(frozen.pid, signal.SIGSTOP)
     program.interrupt()
@@ -263,8 +281,10 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("code", WRITERS.values(), ids=WRITERS)
-def test_one_who_writes_waits_for_no_broker_that_does_not_answer(frozen: BrokerProcess, topic: str, code: str) -> None:
-    program = Program(code, frozen.bootstrap, topic)
+def test_one_who_writes_waits_for_no_broker_that_does_not_answer(
+    start: Start, frozen: BrokerProcess, topic: str, code: str
+) -> None:
+    program = start(code, frozen.bootstrap, topic)
     program.says("waiting")
     os.kill(frozen.pid, signal.SIGSTOP)
     program.go_on()
@@ -273,8 +293,8 @@ def test_one_who_writes_waits_for_no_broker_that_does_not_answer(frozen: BrokerP
 
 
 @pytest.mark.parametrize("client", ["Admin", "Consumer", "Producer"])
-def test_one_who_has_not_started_yet_ends(frozen: BrokerProcess, topic: str, client: str) -> None:
-    program = Program(STARTING.format(client=client), frozen.bootstrap, topic)
+def test_one_who_has_not_started_yet_ends(start: Start, frozen: BrokerProcess, topic: str, client: str) -> None:
+    program = start(STARTING.format(client=client), frozen.bootstrap, topic)
     program.says("waiting")
     os.kill(frozen.pid, signal.SIGSTOP)
     program.go_on()
