@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
 
+ROOMS_WITHOUT_PROCESSES = {
+    "assign",
+    "config",
+    "controller",
+    "coordinators",
+    "handlers",
+    "net",
+    "records",
+    "replication",
+    "security",
+    "storage",
+    "wire",
+}
+"""Thousands of tests, each over in a moment."""
+
 FAST_SETTINGS = {
     # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
     "log.initial.task.delay.ms": "0",
@@ -81,6 +96,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
             if isinstance(value, BrokerProcess):
                 report.sections.append((f"broker log of {value.data_dir.name}", value.log_tail()))
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Short tests go to a worker by the module: for thousands of them, handing over one by one takes its time, too."""
+    for item in items:
+        if item.path.parent.name in ROOMS_WITHOUT_PROCESSES and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

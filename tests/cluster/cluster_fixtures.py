@@ -75,7 +75,7 @@ def place(tmp_path: Path, cluster_zookeeper: ZooKeeperServers) -> Iterator[Place
 @pytest.fixture(scope="session")
 def rounds() -> int:
     """How often each failure is repeated; `make test-cluster` sets it."""
-    return int(os.environ.get("CLUSTER_ROUNDS", "2"))
+    return int(os.environ.get("CLUSTER_ROUNDS", "1"))
 
 
 @pytest.hookimpl(wrapper=True)

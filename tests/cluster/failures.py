@@ -79,6 +79,9 @@ FAILURES = [
     a_broker_loses_its_disk,
 ]
 
+LEAST_ROUNDS: dict[Callable[[ClusterProcesses, Load, int], None], int] = {a_broker_loses_its_disk: 2}
+"""Those that come in several forms, one after the other."""
+
 
 def survive(
     cluster: ClusterProcesses,
@@ -90,6 +93,7 @@ def survive(
     wait: bool = True,
 ) -> None:
     """Lets the failure happen so many times; with `wait`, each time the cluster is whole again."""
+    rounds = max(rounds, LEAST_ROUNDS.get(failure, 1))
     clock = SystemClock()
     cluster.create_topic(TOPIC, PARTITIONS)
     took_s = []

@@ -35,14 +35,13 @@ GROUPS: dict[str, tuple[Kind, Kind, Kind]] = {
     "java": (JAVA, JAVA, JAVA),
     "java-consumer": (JAVA_CONSUMER, JAVA_CONSUMER, JAVA_CONSUMER),
     "all-classic": (KAFKA_PYTHON, JAVA, AIOKAFKA),
-    "java-among-confluent-consumers": (CONFLUENT_CONSUMER, JAVA_CONSUMER, CONFLUENT_CONSUMER),
     "java-upgrades": (JAVA, JAVA_CONSUMER, JAVA_CONSUMER),
     "java-downgrades": (JAVA_CONSUMER, CONFLUENT_CONSUMER, JAVA),
     "upgrade-among-others": (CONFLUENT, JAVA_CONSUMER, KAFKA_PYTHON),
     # The first of a classic group divides the partitions.
     "tidelog-leads-java": (TIDELOG, JAVA, KAFKA_PYTHON),
     "java-leads-tidelog": (JAVA, TIDELOG, CONFLUENT),
-    "tidelog-among-consumers": (JAVA_CONSUMER, TIDELOG_CONSUMER, CONFLUENT_CONSUMER),
+    "all-consumer": (CONFLUENT_CONSUMER, JAVA_CONSUMER, TIDELOG_CONSUMER),
     "tidelog-upgrades-java": (JAVA, TIDELOG_CONSUMER, JAVA_CONSUMER),
     "tidelog-downgrades-java": (TIDELOG_CONSUMER, JAVA_CONSUMER, TIDELOG),
 }
