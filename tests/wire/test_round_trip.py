@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import random
 import tracemalloc
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from declared_values import FEW_EXAMPLES, VERSIONED, filled, instances, unlike_default, versioned_id
+from declared_values import FEW_EXAMPLES, VERSIONED, filled, instances, unlike_default
 from hypothesis import given
 
 from tidelog.wire.codec import decode, to_bytes
@@ -24,22 +25,35 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 """The names of the fields that lead to one, from the message down; lists stand for their first item."""
 
-every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=versioned_id)
-every_flexible_version = pytest.mark.parametrize(
-    ("cls", "version"),
-    [(cls, version) for cls, version in VERSIONED if version in cls.FLEXIBLE],
-    ids=versioned_id,
-)
-every_request = pytest.mark.parametrize(
-    ("cls", "version"),
-    [(cls, version) for cls, version in VERSIONED if cls.IS_REQUEST],
-    ids=versioned_id,
-)
-every_reply = pytest.mark.parametrize(
-    ("cls", "version"),
-    [(cls, version) for cls, version in VERSIONED if not cls.IS_REQUEST],
-    ids=versioned_id,
-)
+Check = Callable[[type[Message], int], None]
+
+
+def over(cases: list[tuple[type[Message], int]]) -> Callable[[Check], Callable[[type[Message]], None]]:
+    """One test for each message, which goes over all its versions: apart, there would be thousands."""
+    versions: dict[type[Message], list[int]] = {}
+    for cls, version in cases:
+        versions.setdefault(cls, []).append(version)
+
+    def decorate(check: Check) -> Callable[[type[Message]], None]:
+        @pytest.mark.parametrize("cls", versions, ids=lambda cls: cls.__name__)
+        def check_versions(cls: type[Message]) -> None:
+            for version in versions[cls]:
+                try:
+                    check(cls, version)
+                except BaseException as error:
+                    error.add_note(f"in version {version}")
+                    raise
+
+        check_versions.__doc__ = check.__doc__
+        return check_versions
+
+    return decorate
+
+
+every_version = over(VERSIONED)
+every_flexible_version = over([(cls, version) for cls, version in VERSIONED if version in cls.FLEXIBLE])
+every_request = over([(cls, version) for cls, version in VERSIONED if cls.IS_REQUEST])
+every_reply = over([(cls, version) for cls, version in VERSIONED if not cls.IS_REQUEST])
 
 
 def struct_in(field: Field) -> type[Struct] | None:
