@@ -7,6 +7,9 @@
 
 They work in scripts, threads and notebooks, also inside a running event loop. All of them share one thread, in which
 the asyncio clients do the work; it ends with the program, and closes what is still open.
+
+Ctrl-C ends whatever is waited for. A `with` block then takes some seconds at most: a consumer leaves its group, a
+producer delivers what is buffered or aborts its transaction, and brokers that do not answer are not waited for.
 """
 
 from __future__ import annotations
