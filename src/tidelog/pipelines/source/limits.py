@@ -28,7 +28,8 @@ def share_out(waiting: Mapping[K, int], limit: int, turn: int = 0) -> dict[K, in
         return shares
     for key, count in eager.items():
         shares[key] = max(1, limit * count // total)
-    by_remainder = sorted(eager, key=lambda key: limit * eager[key] % total, reverse=True)
+    rounded_down = [key for key in eager if limit * eager[key] >= total]
+    by_remainder = sorted(rounded_down, key=lambda key: limit * eager[key] % total, reverse=True)
     for key in by_remainder[: max(0, limit - sum(shares.values()))]:
         shares[key] += 1
     # Those that got one though less was due to them, got it from the largest.
