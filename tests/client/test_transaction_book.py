@@ -86,6 +86,19 @@ def test_a_commit_without_an_answer_is_asked_for_again_and_never_aborted() -> No
     assert "not known" in str(book.fail(Reaction.FENCED, REFUSED))
 
 
+def test_what_others_end_is_none_of_the_producers_business_any_more() -> None:
+    book = opened(version=1)
+    with pytest.raises(InvalidState, match="after prepare"):
+        book.leave_to_others()
+    book.added([P0])
+    book.prepare()
+    book.leave_to_others()
+    book.initialised(SECOND, 1)
+    assert (book.prepared, book.written, book.identity) == (None, False, SECOND)
+    book.begin(1)
+    assert book.to_add([P0]) == {P0}
+
+
 def test_partitions_are_added_first_only_by_the_older_rules() -> None:
     book = opened(version=1)
     assert book.to_add([P0, P1]) == {P0, P1}
@@ -205,6 +218,17 @@ class BookMachine(RuleBasedStateMachine):
     def answered(self, *, fresh: bool) -> None:
         if self.book.stage in {Stage.COMMITTING, Stage.ABORTING}:
             self.book.ended(SECOND if fresh else None)
+
+    @rule()
+    def leave_to_others(self) -> None:
+        with contextlib.suppress(ClientError):
+            self.book.leave_to_others()
+            self.decided = None
+
+    @rule()
+    def asked_again(self) -> None:
+        if self.book.stage is Stage.NEW:
+            self.book.initialised(SECOND, 2)
 
     @rule(partition=st.sampled_from([P0, P1]))
     def lend(self, partition: TopicPartition) -> None:

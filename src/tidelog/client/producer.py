@@ -378,6 +378,11 @@ class Producer(Generic[K, V]):
         """
         return await self._transactional().prepare()
 
+    async def renew(self) -> None:
+        """Takes the transactional id over anew, once what was prepared has been ended elsewhere. If it has not, it is
+        aborted: whoever decides must be done by then."""
+        await self._transactional().renew()
+
     @property
     def prepared(self) -> PreparedTransaction | None:
         """What is prepared and waits for its outcome."""

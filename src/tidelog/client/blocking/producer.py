@@ -333,6 +333,11 @@ class Producer(Generic[K, V]):
         self._all_taken()
         return self._loop.run(self._producer.prepare())
 
+    def renew(self) -> None:
+        """Takes the transactional id over anew, once what was prepared has been ended elsewhere. If it has not, it is
+        aborted: whoever decides must be done by then."""
+        self._loop.run(self._producer.renew())
+
     @property
     def prepared(self) -> PreparedTransaction | None:
         """What is prepared and waits for its outcome."""

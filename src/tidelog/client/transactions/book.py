@@ -1,7 +1,7 @@
 """Where a producer's transaction stands and what it may do next. Decides, does no I/O.
 
     NEW -> READY -> OPEN -> COMMITTING -> READY        OPEN -> FAILED -> ABORTING -> READY
-                    OPEN -> PREPARED -> COMMITTING or ABORTING
+                    OPEN -> PREPARED -> COMMITTING or ABORTING, or NEW when somebody else ends it
     anything -> STOPPED, where it stays
 
 A commit that was not answered leaves COMMITTING: it may have happened, so that it can only be asked for again.
@@ -42,10 +42,10 @@ class Stage(Enum):
 
 NEXT: Final[dict[Stage, frozenset[Stage]]] = {
     Stage.NEW: frozenset({Stage.READY, Stage.PREPARED, Stage.OPEN}),
-    Stage.READY: frozenset({Stage.OPEN}),
+    Stage.READY: frozenset({Stage.OPEN, Stage.NEW}),
     Stage.OPEN: frozenset({Stage.FAILED, Stage.PREPARED, Stage.COMMITTING, Stage.ABORTING}),
     Stage.FAILED: frozenset({Stage.ABORTING}),
-    Stage.PREPARED: frozenset({Stage.COMMITTING, Stage.ABORTING}),
+    Stage.PREPARED: frozenset({Stage.COMMITTING, Stage.ABORTING, Stage.NEW}),
     Stage.COMMITTING: frozenset({Stage.READY, Stage.FAILED}),
     Stage.ABORTING: frozenset({Stage.READY}),
     Stage.STOPPED: frozenset(),
@@ -151,6 +151,16 @@ class Book:
         self.written, self.in_doubt, self.prepared, self.failure = False, False, None, None
         self._added.clear()
         self._lent.clear()
+
+    def leave_to_others(self) -> None:
+        """What is prepared is ended elsewhere. The producer begins anew, and asks for its identity again."""
+        self._check_owner("begin anew")
+        self._check_running()
+        if self.stage not in {Stage.PREPARED, Stage.READY}:
+            raise InvalidState(f"the producer {self.stage.value}: it can begin anew after prepare()")
+        self._go(Stage.NEW)
+        self.written, self.prepared = False, None
+        self._added.clear()
 
     def renewed(self, identity: ProducerIdentity) -> None:
         assert self.stage is Stage.ABORTING

@@ -113,6 +113,12 @@ class Transactions:
             await self._settled()
             return self.book.prepare()
 
+    async def renew(self) -> None:
+        async with self._ending:
+            if self.book.stage is not Stage.NEW:  # else an earlier call was not answered
+                self.book.leave_to_others()
+            await self._coordination.initialise(self._deadline())
+
     async def complete(self, prepared: PreparedTransaction | None) -> bool:
         found = self.book.prepared
         if self.book.stage is not Stage.PREPARED or found is None:

@@ -19,7 +19,8 @@ from tidelog.pipelines.sink.columns import check_columns
 from tidelog.pipelines.sink.decisions import attempt_id
 from tidelog.pipelines.sink.messages import Written
 from tidelog.pipelines.sink.options import SinkOptions
-from tidelog.pipelines.sink.writing import prepare, this_process, write_at_once
+from tidelog.pipelines.sink.processes import this_process
+from tidelog.pipelines.sink.writing import prepare, write_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +50,10 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         if not self._options.exactly_once:
-            return Written(_BATCHES, self._job, 0, write_at_once(self._options, iterator), None)
+            return Written(_BATCHES, self._job, 0, write_at_once(self._options, iterator, this_process()), None)
         process = this_process()
         rows, prepared = prepare(
-            self._options, iterator, lambda: attempt_id(_BATCHES, self._job, process.name, next(_attempts))
+            self._options, iterator, lambda: attempt_id(_BATCHES, self._job, process.name, next(_attempts)), process
         )
         return Written(_BATCHES, self._job, 0, rows, prepared)
 

@@ -16,7 +16,8 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.errors import ProducerFenced
+from tidelog.client.errors import ClientError, TimedOut
+from tidelog.errors import BrokerError
 from tidelog.pipelines.sink.decisions import (
     REFUSED,
     Verdict,
@@ -27,7 +28,7 @@ from tidelog.pipelines.sink.decisions import (
     transactions_of,
     transactions_of_run,
 )
-from tidelog.pipelines.sink.desk import Desk, Step, no_step
+from tidelog.pipelines.sink.desk import Desk, Step, TransactionLost, no_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,14 +70,17 @@ class Decider:
     async def commit(self, proposal: Proposal, prepared: Sequence[PreparedTransaction]) -> None:
         """Refused: it is not to be. Anything else that is raised: it may have been, and `abort` finds out."""
         for remaining in reversed(range(_TRIES_MAX)):
+            known = self._desk is not None
             desk = await self._seated()
             try:
                 await self._commit(desk, proposal, prepared)
-            except ProducerFenced:
-                # Somebody else has begun to decide. Whether they did anything is in the log.
+            except (ClientError, BrokerError, TransactionLost) as error:
+                # Perhaps somebody else decides for the query now, or has aborted what they found. Whether they, or we,
+                # have decided anything is in the log: it is looked at anew.
                 await self.close()
-                if not remaining:
+                if not remaining or isinstance(error, TimedOut) or (isinstance(error, TransactionLost) and not known):
                     raise
+                log.info("batch %d of query %s: looking again, after %s", proposal.batch, self._query, error)
             except BaseException:
                 await self.close()
                 raise

@@ -134,7 +134,7 @@ class Desk:
         producer = self._producer
         await producer.begin()
         partition = self.log.partition(self._query)
-        await producer.send(TOPIC, decision.to_json(), key=self._query.encode(), partition=partition)
+        await producer.send_and_wait(TOPIC, decision.to_json(), key=self._query.encode(), partition=partition)
         step("decided but for the end")
         for remaining in reversed(range(_TRIES_MAX)):
             try:

@@ -13,7 +13,8 @@ from tidelog.pipelines.sink.decider import Decider
 from tidelog.pipelines.sink.decisions import Proposal
 from tidelog.pipelines.sink.messages import TaskIdentity, Written
 from tidelog.pipelines.sink.options import SinkOptions
-from tidelog.pipelines.sink.writing import this_process, write_at_once, write_prepared
+from tidelog.pipelines.sink.processes import this_process
+from tidelog.pipelines.sink.writing import write_at_once, write_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidelog.client.config import ProducerConfig
+    from tidelog.client.transactions.handles import PreparedTransaction
 
 _DECIDERS_KEPT: Final = 8
 _DISAGREED: Final = "?"
@@ -47,44 +49,42 @@ class StreamWriter(DataSourceStreamArrowWriter):
         task = TaskIdentity.of_this_task()
         if self._options.exactly_once:
             return write_prepared(self._options, task, iterator, this_process())
-        return Written(task.query, task.run, task.batch, write_at_once(self._options, iterator), None)
+        return Written(task.query, task.run, task.batch, write_at_once(self._options, iterator, this_process()), None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         if self._options.exactly_once:
-            written = _written(messages)
-            proposal = self.proposal(written, batchId)
-            prepared = [each.prepared for each in written if each.prepared is not None]
-            LoopThread.shared().run(self._decider(proposal.query).commit(proposal, prepared))
+            proposal, prepared = proposed(self._options, messages, batchId)
+            LoopThread.shared().run(_decider(self._options, proposal.query).commit(proposal, prepared))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        written = _written(messages)
-        if self._options.exactly_once and written:  # else the next run's first commit does it
-            proposal = self.proposal(written, batchId)
-            prepared = [each.prepared for each in written if each.prepared is not None]
-            LoopThread.shared().run(self._decider(proposal.query).abort(proposal, prepared))
-
-    def proposal(self, written: Sequence[Written], batch: int) -> Proposal:
-        if not written:
-            raise RuntimeError(f"Spark gave no task's message for batch {batch}")
-        seen = {each.seen_run for each in written}
-        checkpoint = self._options.checkpoint
-        return Proposal(
-            query=written[0].query,
-            run=written[0].run,
-            batch=batch,
-            seen_run=seen.pop() if len(seen) == 1 else _DISAGREED,
-            offsets=None if checkpoint is None else source_offsets(checkpoint, batch),
-        )
-
-    def _decider(self, query: str) -> Decider:
-        checkpoint = None if self._options.checkpoint is None else canonical(self._options.checkpoint)
-        key = (self._options.producer, query, checkpoint)
-        if key not in _deciders:
-            while len(_deciders) >= _DECIDERS_KEPT:
-                LoopThread.shared().run(_deciders.pop(next(iter(_deciders))).close())
-            _deciders[key] = Decider(self._options.producer, query, checkpoint=checkpoint)
-        return _deciders[key]
+        if self._options.exactly_once and any(isinstance(each, Written) for each in messages):
+            proposal, prepared = proposed(self._options, messages, batchId)
+            LoopThread.shared().run(_decider(self._options, proposal.query).abort(proposal, prepared))
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [each for each in messages if isinstance(each, Written)]
+def proposed(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int
+) -> tuple[Proposal, list[PreparedTransaction]]:
+    """What tasks say, put together."""
+    written = [each for each in messages if isinstance(each, Written)]
+    if not written:
+        raise RuntimeError(f"Spark gave no task's message for batch {batch}")
+    seen = {each.seen_run for each in written}
+    proposal = Proposal(
+        query=written[0].query,
+        run=written[0].run,
+        batch=batch,
+        seen_run=seen.pop() if len(seen) == 1 else _DISAGREED,
+        offsets=None if options.checkpoint is None else source_offsets(options.checkpoint, batch),
+    )
+    return proposal, [each.prepared for each in written if each.prepared is not None]
+
+
+def _decider(options: SinkOptions, query: str) -> Decider:
+    checkpoint = None if options.checkpoint is None else canonical(options.checkpoint)
+    key = (options.producer, query, checkpoint)
+    if key not in _deciders:
+        while len(_deciders) >= _DECIDERS_KEPT:
+            LoopThread.shared().run(_deciders.pop(next(iter(_deciders))).close())
+        _deciders[key] = Decider(options.producer, query, checkpoint=checkpoint)
+    return _deciders[key]
