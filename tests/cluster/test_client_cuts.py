@@ -73,7 +73,11 @@ class Clients:
         self.cluster = cluster
         self.network = network
         self.load = Load(cluster.bootstrap, SOURCE, PARTITIONS, QUICK)
-        self.reader = Reader(cluster.bootstrap, SOURCE, READERS, PARTITIONS, QUICK)
+        modern = {**QUICK, "group_protocol": "consumer"}
+        self.readers = [
+            Reader(cluster.bootstrap, SOURCE, READERS, PARTITIONS, QUICK),
+            Reader(cluster.bootstrap, SOURCE, f"modern {READERS}", PARTITIONS, modern),
+        ]
         self.copy = Copy(cluster.bootstrap, SOURCE, TARGET, COPY, 1000, QUICK)
         self._outside = outside
         self._topics = 0
@@ -84,7 +88,8 @@ class Clients:
     async def go_on(self) -> None:
         await self.load.wait_for_more(500)
         await self.copy.wait_for(self.copy.committed + 100)
-        await self.reader.wait_for_commits(3)
+        for reader in self.readers:
+            await reader.wait_for_commits(3)
 
     async def create_a_topic(self) -> None:
         """Whoever does not hear the answer asks again, and may be told that it is there."""
@@ -99,7 +104,7 @@ class Clients:
     async def live_through(self, cuts: list[Callable[[Clients], Any]]) -> list[list[tuple[int, bytes]]]:
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self.load.run())
-            reading = tasks.create_task(self.reader.run())
+            reading = [tasks.create_task(reader.run()) for reader in self.readers]
             copying = tasks.create_task(self.copy.run(1 << 62))
             for cut in cuts:
                 await self.go_on()
@@ -110,10 +115,11 @@ class Clients:
             self.load.stop()
             await sending
             stored = await everything(self.cluster.bootstrap, SOURCE, PARTITIONS, committed_only=False)
-            await self.reader.wait_for([{int(value) for _, value in partition} for partition in stored])
+            for reader in self.readers:
+                await reader.wait_for([{int(value) for _, value in partition} for partition in stored])
             await self.copy.wait_for(sum(map(len, stored)))
-            reading.cancel()
-            copying.cancel()
+            for task in (*reading, copying):
+                task.cancel()
         self.load.judge(stored)
         return stored
 
