@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = Path(__file__).parent
 _RUNS_IN_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"
+_PYTHON: Final = "spark.pyspark.python"
 _JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _QUICK_LAUNCHER: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
@@ -57,9 +58,12 @@ def build_session(
     builder = SparkSession.builder.appName(name)
     if chosen:
         settings["spark.master"] = chosen
-    if is_local(chosen):
-        # Spark asks the environment, and would take whatever python3 comes first there.
-        os.environ.setdefault("PYSPARK_PYTHON", settings["spark.pyspark.python"])
+    # Spark asks the environment, and would take whatever python3 comes first there: for tasks, and for what the driver
+    # plans. On a cluster nobody but the user knows where Python is.
+    if _PYTHON in conf:
+        os.environ["PYSPARK_PYTHON"] = settings[_PYTHON]
+    elif is_local(chosen):
+        os.environ.setdefault("PYSPARK_PYTHON", settings[_PYTHON])
     with _java(settings, short_run, log_file) if not in_submit else contextlib.nullcontext():
         for key, value in settings.items():
             builder = builder.config(key, value)
