@@ -98,7 +98,9 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.rig.driver.topics.counts["t"] < PARTITIONS_MAX)
     @rule()
     def the_topic_grows(self) -> None:
-        self.rig.driver.topics.counts["t"] += 1
+        driver = self.rig.driver
+        driver.topics.counts["t"] += 1
+        driver.perform(driver.shard.on_topics_changed(driver.topics, driver.now_ms))
         for player in self.rig.present:
             self.rig.show_topics(player)
 
