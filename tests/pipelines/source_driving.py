@@ -101,7 +101,7 @@ def everything(reader: StreamReader, start: Document) -> Document:
     return reader.latestOffset(start, ReadAllAvailable())
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **configs: str) -> None:
+def create(bootstrap: str, topic: str, partitions: int = 1, /, **configs: str) -> None:
     named = {name.replace("_", "."): value for name, value in configs.items()}
     with_admin(bootstrap, lambda admin: admin.create_topic(topic, partitions=partitions, configs=named))
 

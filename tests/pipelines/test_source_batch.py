@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from source_driving import (
     batch_reader,
@@ -21,10 +30,11 @@ from source_driving import (
     with_admin,
 )
 
-from tidelog.client import TopicPartition
+from tidelog.client import BrokersUnreachable, Producer, TopicPartition
 from tidelog.clock import SystemClock
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.errors import DataLost, SourceError
+from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -129,11 +139,42 @@ def test_a_range_may_end_in_markers_only(bootstrap: str, topic: str) -> None:
     assert read_batch(bootstrap, subscribe=topic, startingOffsets=begin) == []
 
 
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "internal_segment_bytes": "4000",
+    "min_cleanable_dirty_ratio": "0.01",
+    "file_delete_delay_ms": "0",
+}
+
+
+def test_gaps_of_compaction_are_passed_over(fresh_broker: StartBroker, topic: str) -> None:
+    broker = fresh_broker({"log.cleaner.backoff.ms": "20", "log.cleaner.dedupe.buffer.size": str(1 << 20)})
+    create(broker.bootstrap, topic, **COMPACTED)
+    rounds, keys = 60, 10
+
+    async def write() -> None:
+        async with Producer(broker.bootstrap, batch_size=300) as producer:
+            for number in range(rounds):
+                for key in range(keys):
+                    await producer.send(topic, b"%d" % number, key=b"%d" % key, partition=0)
+            await producer.send(topic, b"x" * 3900, key=b"closes a segment", partition=0)
+
+    asyncio.run(write())
+    eventually(lambda: len(read_batch(broker.bootstrap, subscribe=topic)) < 100, "the broker to compact the topic")
+    rows = read_batch(broker.bootstrap, subscribe=topic)
+    offsets = [row["offset"] for row in rows]
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] == rounds * keys
+    assert {row["key"]: row["value"] for row in rows} == {
+        **{b"%d" % key: b"%d" % (rounds - 1) for key in range(keys)},
+        b"closes a segment": b"x" * 3900,
+    }
+    for largest in (7, 100):
+        pieces = read_batch(broker.bootstrap, subscribe=topic, maxRecordsPerPartition=largest)
+        assert {row["key"]: row["value"] for row in pieces} == {row["key"]: row["value"] for row in rows}
+
+
 def stamped(bootstrap: str, topic: str, times_ms: list[int]) -> None:
-    import asyncio
-
-    from tidelog.client import Producer
-
     async def scenario() -> None:
         async with Producer(bootstrap) as producer:
             for number, at_ms in enumerate(times_ms):
@@ -211,8 +252,6 @@ def test_times_narrow_a_range_at_its_beginning(bootstrap: str, topic: str) -> No
 
 
 def test_a_reader_is_taken_by_spark_with_and_without_filters(bootstrap: str) -> None:
-    from pyspark.sql.datasource import DataSourceReader
-
     # How Spark tells whether to insist on its setting.
     pushing = batch_reader(bootstrap, subscribe="any").pushFilters
     assert getattr(pushing, "__func__", None) is DataSourceReader.pushFilters
@@ -311,7 +350,5 @@ def test_a_damaged_batch_is_named(fresh_broker: StartBroker, topic: str) -> None
 
 
 def test_nobody_there_is_said(topic: str) -> None:
-    from tidelog.client import BrokersUnreachable
-
     with pytest.raises(BrokersUnreachable, match="no broker could be reached"):
         read_batch("127.0.0.1:1", subscribe=topic)

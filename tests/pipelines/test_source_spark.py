@@ -1,57 +1,169 @@
-"""Topics as tables and streams, in a real Spark session."""
+"""Topics as tables and streams in a real Spark session: that Spark and the source understand each other."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tidelog.client import Admin, Producer
+import pytest
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from source_driving import create, numbers, produce, with_admin
+
+from tidelog.client import Admin, TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-    from pyspark.sql import SparkSession
+    from tidelog.testing import StartBroker
 
 pytest_plugins = ["spark_fixtures"]
+pytestmark = pytest.mark.xdist_group("source-spark")
 
 COUNT = 300
+PUSHING = "spark.sql.python.filterPushdown.enabled"
 
 
-def fill(bootstrap: str, topic: str) -> None:
-    async def work() -> None:
-        async with Admin(bootstrap) as admin:
-            await admin.create_topic(topic, partitions=3)
-        async with Producer(bootstrap) as producer:
-            for number in range(COUNT):
-                await producer.send(topic, b"%d" % number, key=b"k%d" % (number % 7))
-
-    asyncio.run(work())
-
-
-def test_a_topic_is_a_table(spark: SparkSession, bootstrap: str, topic: str) -> None:
-    fill(bootstrap, topic)
+def table(spark: SparkSession, bootstrap: str, topic: str, **options: object) -> DataFrame:
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    rows = reader.load().collect()
-    assert sorted(int(row.value) for row in rows) == list(range(COUNT))
+    return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
 
-def test_a_topic_is_a_stream(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> None:
-    fill(bootstrap, topic)
-    stream = (
-        spark.readStream.format("tidelog")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    name = topic.replace("-", "_")
+def stream(spark: SparkSession, bootstrap: str, topic: str, **options: object) -> DataFrame:
+    reader = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
+    given = {"subscribe": topic, "startingOffsets": "earliest", **options}
+    return reader.options(**{name: str(value) for name, value in given.items()}).load()
+
+
+def run_once(frame: DataFrame, directory: Path) -> StreamingQuery:
+    """Everything there is, into files, which outlive the query."""
     query = (
-        stream.selectExpr("CAST(CAST(value AS STRING) AS INT) AS number")
-        .writeStream.format("memory")
-        .queryName(name)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        frame.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
+        .writeStream.format("json")
+        .option("path", str(directory / "rows"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert sorted(row.number for row in spark.table(name).collect()) == list(range(COUNT))
+    return query
+
+
+def written(spark: SparkSession, directory: Path) -> list[str]:
+    return sorted(row.value for row in spark.read.json(str(directory / "rows")).collect())
+
+
+def texts(values: list[bytes]) -> list[str]:
+    return sorted(value.decode() for value in values)
+
+
+def last_line(error: PySparkException) -> str:
+    """What a user sees at the end of Spark's error."""
+    lines = [
+        line for line in str(error).split("JVM stacktrace")[0].splitlines() if "rror: " in line or "Lost: " in line
+    ]
+    return lines[-1]
+
+
+def test_a_topic_is_a_table(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic, 3)
+    for partition in range(3):
+        produce(bootstrap, topic, numbers(partition * 100, partition * 100 + 100), partition=partition)
+    rows = table(spark, bootstrap, topic, includeHeaders=True, minPartitions=7)
+    assert [int(row.value) for row in rows.orderBy("partition", "offset").collect()] == list(range(COUNT))
+    table(spark, bootstrap, topic, columns="offset").createOrReplaceTempView("offsets")
+    assert spark.sql("SELECT sum(offset) AS total FROM offsets").collect()[0].total == 3 * sum(range(100))
+
+
+@pytest.mark.parametrize("pushed", ["true", "false"])
+def test_filters_give_the_same_with_and_without_pushing(
+    spark: SparkSession, bootstrap: str, topic: str, pushed: str
+) -> None:
+    create(bootstrap, topic, 2)
+    for partition in range(2):
+        produce(bootstrap, topic, numbers(0, 100), partition=partition)
+    before = spark.conf.get(PUSHING) or "false"
+    spark.conf.set(PUSHING, pushed)
+    try:
+        rows = table(spark, bootstrap, topic)
+        found = rows.where("partition = 1 AND offset >= 40 AND offset < 43 AND timestamp > '2020-01-01 00:00:00'")
+        assert sorted(int(row.value) for row in found.collect()) == [40, 41, 42]
+        assert rows.where("timestamp > '2100-01-01 00:00:00'").count() == 0
+        assert rows.where("topic <> 'other' AND value = CAST('7' AS BINARY)").count() == 2
+        tasks = rows.where("partition = 1 AND offset < 10").rdd.getNumPartitions()
+        assert tasks == (1 if pushed == "true" else 2)
+    finally:
+        spark.conf.set(PUSHING, before)
+
+
+def test_a_stream_goes_on_where_it_was(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> None:
+    create(bootstrap, topic, 2)
+    produce(bootstrap, topic, numbers(0, 100), partition=0)
+    options = {"maxOffsetsPerTrigger": 40, "kafka.group.id": f"group of {topic}"}
+    first = run_once(stream(spark, bootstrap, topic, **options), tmp_path)
+    assert [progress["numInputRows"] for progress in first.recentProgress if progress["numInputRows"]] == [40, 40, 20]
+    assert written(spark, tmp_path) == texts(numbers(0, 100))
+    assert json.loads(first.recentProgress[0]["sources"][0]["endOffset"]) == {topic: {"0": 40, "1": 0}}
+    with_admin(bootstrap, lambda admin: admin.add_partitions(topic, 3))
+    produce(bootstrap, topic, numbers(100, 105), partition=2)
+    produce(bootstrap, topic, numbers(105, 110), partition=0)
+    run_once(stream(spark, bootstrap, topic, **options), tmp_path)
+    assert written(spark, tmp_path) == texts(numbers(0, 110))
+
+    async def committed(admin: Admin) -> dict[TopicPartition, int]:
+        return {at: commit.offset for at, commit in (await admin.list_group_offsets(f"group of {topic}")).items()}
+
+    found = with_admin(bootstrap, committed)
+    assert found == {TopicPartition(topic, 0): 105, TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 5}
+
+
+def test_a_stream_that_lost_records_says_which(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> None:
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, 10))
+    run_once(stream(spark, bootstrap, topic), tmp_path)
+    produce(bootstrap, topic, numbers(10, 20))
+    with_admin(bootstrap, lambda admin: admin.delete_records({TopicPartition(topic, 0): 15}))
+    with pytest.raises(StreamingQueryException) as caught:
+        run_once(stream(spark, bootstrap, topic), tmp_path)
+    assert f"DataLost: {topic}-0: offsets 10 to 14 were to be read" in last_line(caught.value)
+    run_once(stream(spark, bootstrap, topic, failOnDataLoss=False), tmp_path)
+    assert written(spark, tmp_path) == texts(numbers(0, 10) + numbers(15, 20))
+
+
+def bad_input(topic: str) -> list[tuple[dict[str, Any], str]]:
+    return [
+        (
+            {"startingOffset": "earliest"},
+            "OptionError: there is no option startingoffset: did you mean startingOffsets?",
+        ),
+        ({"subscribe": f"{topic}-nope"}, f"SourceError: topic {topic}-nope does not exist"),
+        (
+            {"startingOffsets": f'{{"{topic}": {{"0": 99}}}}'},
+            f"DataLost: {topic}-0: reading was to begin at offset 99, but the partition ends at offset 5",
+        ),
+    ]
+
+
+def test_bad_input_is_one_clear_error_each(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, 5))
+    for options, message in bad_input(topic):
+        with pytest.raises(AnalysisException) as caught:
+            table(spark, bootstrap, topic, **options).count()
+        assert message in last_line(caught.value)
+    reader = spark.read.format("tidelog").schema("value STRING").option("kafka.bootstrap.servers", bootstrap)
+    with pytest.raises(AnalysisException) as caught:
+        reader.option("subscribe", topic).load().collect()
+    assert "SourceError: column value is of type binary, not string" in last_line(caught.value)
+
+
+def test_a_damaged_batch_is_named(spark: SparkSession, fresh_broker: StartBroker, topic: str) -> None:
+    broker = fresh_broker()
+    create(broker.bootstrap, topic)
+    produce(broker.bootstrap, topic, [b"will be damaged"])
+    (segment,) = Path(broker.data_dir).glob(f"{topic}-0/*.log")
+    segment.write_bytes(segment.read_bytes().replace(b"will", b"WILL"))
+    with pytest.raises(PySparkException) as caught:
+        table(spark, broker.bootstrap, topic).collect()
+    assert f"SourceError: {topic}-0 cannot be read from offset 0 on" in last_line(caught.value)
