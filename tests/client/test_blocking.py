@@ -312,6 +312,7 @@ def test_an_interrupted_wait_is_cancelled(bootstrap: str, topic: str) -> None:
 import os, signal, sys, threading
 from tidelog.client.blocking import Consumer, Producer
 from tidelog.client import OffsetSpec
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a shell
 with Producer({bootstrap!r}) as producer:
     producer.send_and_wait({topic!r}, b"x")
 with Consumer({bootstrap!r}) as consumer:
