@@ -71,6 +71,11 @@ def kafka_of_zookeeper() -> Path:
     return _prepared("kafka-zookeeper", _build_with_maven)
 
 
+def spark_connector() -> Path:
+    """A directory with the jars of Spark's own Kafka connector, which PySpark does not bring, in `lib/`."""
+    return _prepared("spark-kafka", _build_with_maven)
+
+
 def go_driver() -> Path:
     """A directory with the program `driver`."""
     return _prepared("go", _build_with_go)
@@ -160,7 +165,7 @@ def _run(command: Sequence[str], work: Path, environment: dict[str, str] | None 
 
 
 def main() -> None:
-    for prepare in (java_driver, kafka_broker, kafka_of_zookeeper, go_driver, js_driver):
+    for prepare in (java_driver, kafka_broker, kafka_of_zookeeper, spark_connector, go_driver, js_driver):
         sys.stdout.write(f"{prepare()}\n")
 
 
