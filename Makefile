@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-peers test-kill test-cluster test-transactions check format fuzz sim sim-transactions lock clean
+.PHONY: help setup demo test test-peers test-kill test-cluster test-transactions test-pipelines check format fuzz sim sim-transactions lock clean
 .PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions bench-client
 
 help: ## List the targets
@@ -50,6 +50,10 @@ test-transactions: .venv/ready ## End brokers at every step of transactions in e
 	scripts/setup java
 	TRANSACTION_ROUNDS=$(ROUNDS) $(PYTEST) tests/transactions/test_crash_matrix.py \
 		tests/transactions/test_cluster_transactions.py -s --timeout 7200
+
+test-pipelines: .venv/ready ## Kill Spark's drivers KILLS times, and executors and brokers beside, and look for lost or repeated rows
+	scripts/setup java
+	PIPELINE_KILLS=$(KILLS) $(PYTEST) tests/pipelines/test_chaos.py -s --timeout 14400
 
 check: .venv/ready ## Lint, check formatting, types and the walls between the rooms
 	.venv/bin/ruff check .

@@ -1,0 +1,116 @@
+"""Exactly once from topic to topic, while drivers, executors and brokers are killed with -9 at random.
+
+Three brokers, a standalone Spark cluster of a master and two workers, and a load that never pauses. In the end
+confluent-kafka, reading only what is committed, finds each row once. `make test-pipelines KILLS=100` kills longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from chaos_stage import Drivers, Load, row
+from committed_reader import committed_values
+
+from tidelog.testing import eventually
+from tidelog.testing.spark_cluster import SparkCluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster_fixtures import StartCluster
+
+    from tidelog.testing.cluster import ClusterProcesses
+
+pytest_plugins = ["cluster_fixtures"]
+
+KILLS = int(os.environ.get("PIPELINE_KILLS", "3"))
+SEED = int(os.environ.get("PIPELINE_SEED", "1"))
+PARTITIONS = 4
+LATER_LINES_MAX = 4
+GRACE_MAX_S = 1.0
+
+
+class Chaos:
+    def __init__(self, cluster: ClusterProcesses, spark: SparkCluster, drivers: Drivers) -> None:
+        self._random = random.Random(SEED)
+        self._cluster = cluster
+        self._spark = spark
+        self._drivers = drivers
+        self._away: int | None = None
+        self.killed: Counter[str] = Counter()
+
+    def one_life(self) -> None:
+        """A driver is started, lives for a while in which other things die, and is killed."""
+        self._drivers.start()
+        came = self._drivers.read_lines(self._random.randint(0, LATER_LINES_MAX))
+        if came and self._random.random() < 0.3:
+            self._kill_executor()
+        if self._random.random() < 0.2:
+            self._kill_broker()
+        # Somewhere in the middle of whatever it does then.
+        self._drivers.let_be(self._random.uniform(0.0, GRACE_MAX_S))
+        self._drivers.kill()
+        self.killed["drivers"] += 1
+        self.mend()
+
+    def _kill_executor(self) -> None:
+        executors = self._spark.executors()
+        if executors:
+            os.kill(self._random.choice(executors), signal.SIGKILL)
+            self.killed["executors"] += 1
+            self._drivers.read_lines(1)
+
+    def _kill_broker(self) -> None:
+        self._away = self._random.choice(self._cluster.numbers)
+        self._cluster.kill(self._away)
+        self.killed["brokers"] += 1
+
+    def mend(self) -> None:
+        if self._away is not None:
+            self._cluster.restart(self._away)
+            self._away = None
+
+    def at_least_one_of_each(self) -> None:
+        """By chance nothing but drivers may have died."""
+        self._drivers.start()
+        assert self._drivers.read_lines(2) == 2, self._drivers.log_tail()
+        eventually(self._spark.executors, "executors", within_s=240)
+        self._kill_executor()
+        self._kill_broker()
+        self._drivers.let_be(GRACE_MAX_S)
+        self._drivers.kill()
+        self.killed["drivers"] += 1
+        self.mend()
+
+
+@pytest.mark.timeout(7200)
+def test_each_row_arrives_once(start_cluster: StartCluster, tmp_path: Path) -> None:
+    cluster = start_cluster()
+    cluster.create_topic("rows", PARTITIONS)
+    cluster.create_topic("copies", PARTITIONS)
+    with SparkCluster(tmp_path / "spark") as spark, Load(cluster.bootstrap, "rows") as load:
+        drivers = Drivers(tmp_path, spark.master, spark.conf, cluster.bootstrap, "rows", "copies")
+        try:
+            chaos = Chaos(cluster, spark, drivers)
+            chaos.at_least_one_of_each()
+            for number in range(KILLS - 1):
+                chaos.one_life()
+                sys.stdout.write(f"{number + 2} of {KILLS} drivers killed, {load.rows} rows\n")
+            rows = load.finish()
+            cluster.wait_until_whole()
+            drivers.start(to_the_end=True)
+            drivers.wait()
+        finally:
+            drivers.kill()
+    found = Counter(committed_values(cluster.bootstrap, "copies", PARTITIONS))
+    expected = Counter(row(number) + b" copied" for number in range(rows))
+    assert rows > 0
+    assert not expected - found, f"lost: {list((expected - found).items())[:5]} of {rows}"
+    assert not found - expected, f"repeated: {list((found - expected).items())[:5]} of {rows}"
+    sys.stdout.write(f"{rows} rows, each once; killed: {dict(chaos.killed)}\n")
