@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.pipelines.source.limits import held_back, limit_by_bytes, share_out
-from tidelog.pipelines.source.splits import OffsetRange, split
+from tidelog.pipelines.source.splits import OffsetRange, bundle, split
 from tidelog.types import TopicPartition
 
 WAITING = st.dictionaries(st.integers(0, 30), st.integers(0, 10_000), max_size=20)
@@ -86,3 +86,18 @@ def test_large_ranges_are_cut_into_more_pieces() -> None:
     assert [piece.size for piece in pieces] == [10] * 10
     assert split(ranges, 2, None) == ranges
     assert split(ranges, None, None) == ranges
+
+
+@given(RANGES, st.integers(1, 5), st.integers(0, 5000))
+def test_bundles_are_the_whole(ranges: list[OffsetRange], most: int, small: int) -> None:
+    bundles = bundle(ranges, most, small)
+    assert sorted(each for bundled in bundles for each in bundled) == sorted(ranges)
+    if sum(each.size for each in ranges) > small:
+        assert all(len(bundled) == 1 for bundled in bundles)
+    else:
+        assert len(bundles) <= max(most, 0)
+
+
+def test_bundles_are_of_about_the_same_size() -> None:
+    ranges = [OffsetRange(TopicPartition("t", index), 0, size) for index, size in enumerate([5, 1, 1, 1, 1, 1])]
+    assert sorted(sum(each.size for each in bundled) for bundled in bundle(ranges, 2, 100)) == [5, 5]

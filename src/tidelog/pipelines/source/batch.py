@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader
 from tidelog.pipelines.source.batch_planning import plan_batch
 from tidelog.pipelines.source.filters import Narrowing, narrow
 from tidelog.pipelines.source.options import SourceOptions
-from tidelog.pipelines.source.reading import RangePartition, read_range
+from tidelog.pipelines.source.reading import RangePartition, read_ranges
 from tidelog.pipelines.source.schema import columns_of
 
 if TYPE_CHECKING:
@@ -57,4 +57,4 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         if not isinstance(partition, RangePartition):
             return iter(())  # Spark's stand-in where nothing is to be read
-        return read_range(self._options, self._columns, partition)
+        return read_ranges(self._options, self._columns, partition)

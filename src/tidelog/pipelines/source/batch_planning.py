@@ -9,12 +9,13 @@ from tidelog.pipelines.source.log_view import LogView
 from tidelog.pipelines.source.losing import check_bounds
 from tidelog.pipelines.source.options import Place
 from tidelog.pipelines.source.planning import resolve
-from tidelog.pipelines.source.reading import RangePartition
-from tidelog.pipelines.source.splits import OffsetRange, split
+from tidelog.pipelines.source.reading import to_tasks
+from tidelog.pipelines.source.splits import OffsetRange
 
 if TYPE_CHECKING:
     from tidelog.pipelines.source.filters import Narrowing
     from tidelog.pipelines.source.options import SourceOptions
+    from tidelog.pipelines.source.reading import RangePartition
 
 
 def plan_batch(options: SourceOptions, narrowing: Narrowing) -> list[RangePartition]:
@@ -31,8 +32,7 @@ async def _plan(options: SourceOptions, narrowing: Narrowing, view: LogView) -> 
     starts, ends = check_bounds(starts, ends, earliest, latest, fail=options.fail_on_data_loss)
     ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)]
     ranges = await _narrowed(ranges, narrowing, view)
-    pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(piece, partitions[piece.partition]) for piece in pieces]
+    return to_tasks(ranges, options, partitions)
 
 
 async def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, view: LogView) -> list[OffsetRange]:

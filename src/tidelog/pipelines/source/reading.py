@@ -18,17 +18,18 @@ from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.source.connections import shared_cluster, start
 from tidelog.pipelines.source.errors import DataLost, SourceError
 from tidelog.pipelines.source.fetching import Gone, RangeFetcher
+from tidelog.pipelines.source.splits import OffsetRange, bundle, split
 from tidelog.records.arrow import ArrowBuilder
-from tidelog.types import Offset, TopicId
+from tidelog.types import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from pyarrow import RecordBatch
 
     from tidelog.pipelines.source.options import SourceOptions
-    from tidelog.pipelines.source.splits import OffsetRange
+    from tidelog.types import TopicId, TopicPartition
     from tidelog.wire.messages.fetch import PartitionData
 
 log = logging.getLogger(__name__)
@@ -36,31 +37,46 @@ log = logging.getLogger(__name__)
 BATCH_BYTES: Final = 4 << 20
 """Of records, inflated, after which an Arrow batch is handed over."""
 
+SMALL_BATCH_OFFSETS: Final = 10_000
+SMALL_TASKS_MAX: Final = 8
+"""So few offsets are read by no more than so many tasks."""
+
 
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, offsets: OffsetRange, topic_id: TopicId) -> None:
-        super().__init__(offsets)
-        self.offsets = offsets
-        self.topic_id = topic_id
+    def __init__(self, ranges: Sequence[OffsetRange], ids: Mapping[TopicPartition, TopicId]) -> None:
+        self.ranges = tuple((each, ids[each.partition]) for each in ranges)
+        super().__init__(self.ranges)
 
 
-def read_range(options: SourceOptions, columns: Sequence[str], partition: RangePartition) -> Iterator[RecordBatch]:
+def to_tasks(
+    ranges: Sequence[OffsetRange], options: SourceOptions, ids: Mapping[TopicPartition, TopicId]
+) -> list[RangePartition]:
+    """Divides what is to be read among tasks, as options say."""
+    fewest, largest = options.min_partitions, options.max_records_per_partition
+    pieces = split(ranges, fewest, largest)
+    if fewest is not None or largest is not None:
+        return [RangePartition([piece], ids) for piece in pieces]
+    return [RangePartition(each, ids) for each in bundle(pieces, SMALL_TASKS_MAX, SMALL_BATCH_OFFSETS)]
+
+
+def read_ranges(options: SourceOptions, columns: Sequence[str], task: RangePartition) -> Iterator[RecordBatch]:
     """DataLost or SourceError name the partition and the offsets."""
-    return _RangeReader(options, columns, partition).batches()
+    for offsets, topic_id in task.ranges:
+        yield from _RangeReader(options, columns, offsets, topic_id).batches()
 
 
 class _RangeReader:
-    def __init__(self, options: SourceOptions, columns: Sequence[str], partition: RangePartition) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[str], offsets: OffsetRange, topic_id: TopicId) -> None:
         self._options = options
         self._columns = list(columns)
         self._with_headers = "headers" in columns
-        self._at, begin, self._end = partition.offsets
+        self._at, begin, self._end = offsets
         self._buffer = PartitionBuffer(self._at, check_crcs=options.consumer.check_crcs)
         self._buffer.seek(Offset(begin))
         self._fetcher = RangeFetcher(
-            shared_cluster(options.consumer), options.consumer, self._at, partition.topic_id, options.stalled_ms
+            shared_cluster(options.consumer), options.consumer, self._at, topic_id, options.stalled_ms
         )
 
     def batches(self) -> Iterator[RecordBatch]:

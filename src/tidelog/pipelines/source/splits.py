@@ -38,6 +38,23 @@ def split(ranges: Sequence[OffsetRange], fewest: int | None, largest: int | None
     return ranges
 
 
+def bundle(ranges: Sequence[OffsetRange], most: int, small: int) -> list[tuple[OffsetRange, ...]]:
+    """Ranges that one task reads one after the other: each its own, unless there are more than `most` and all of them
+    together are `small`. Then there are `most` tasks of about the same number of offsets.
+
+    A task costs Spark more than a few records do, and topics may have many partitions.
+    """
+    if len(ranges) <= most or sum(each.size for each in ranges) > small:
+        return [(each,) for each in ranges]
+    bundles: list[list[OffsetRange]] = [[] for _ in range(most)]
+    smallest_first = [(0, index) for index in range(most)]
+    for each in sorted(ranges, key=lambda one: one.size, reverse=True):
+        size, index = smallest_first[0]
+        bundles[index].append(each)
+        heapq.heapreplace(smallest_first, (size + each.size, index))
+    return [tuple(sorted(each)) for each in bundles]
+
+
 def _piece_counts(sizes: Sequence[int], wanted: int) -> list[int]:
     """Each gets one; each further piece goes to the range whose pieces are the largest then."""
     counts = [1] * len(sizes)

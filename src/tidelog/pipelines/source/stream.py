@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.positions import from_document, to_document
-from tidelog.pipelines.source.reading import RangePartition, read_range
+from tidelog.pipelines.source.reading import RangePartition, read_ranges
 from tidelog.pipelines.source.schema import columns_of
 from tidelog.pipelines.source.stream_planning import StreamPlanner
 
@@ -81,4 +81,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         assert isinstance(partition, RangePartition), "Spark gives tasks what `partitions` gave it"
-        return read_range(self._options, self._columns, partition)
+        return read_ranges(self._options, self._columns, partition)

@@ -17,10 +17,10 @@ from tidelog.pipelines.source.log_view import LogView
 from tidelog.pipelines.source.losing import check_bounds, report_loss
 from tidelog.pipelines.source.options import Place
 from tidelog.pipelines.source.planning import resolve
-from tidelog.pipelines.source.reading import RangePartition
+from tidelog.pipelines.source.reading import to_tasks
 from tidelog.pipelines.source.reconciling import created_anew, find_footing
 from tidelog.pipelines.source.sampling import bytes_per_offset
-from tidelog.pipelines.source.splits import OffsetRange, split
+from tidelog.pipelines.source.splits import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.pipelines.source.log_view import Partitions
     from tidelog.pipelines.source.options import SourceOptions
     from tidelog.pipelines.source.positions import Positions
+    from tidelog.pipelines.source.reading import RangePartition
     from tidelog.types import TopicPartition
 
 _REST_MAX_S: Final = 0.025
@@ -193,8 +194,7 @@ class StreamPlanner:
             self._known = {**await self._view.partitions(), **self._known}
         begins = await self._begins(start, end)
         ranges = [OffsetRange(at, begins[at], offset) for at, offset in end.items() if at in begins]
-        pieces = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(piece, self._known[piece.partition]) for piece in pieces]
+        return to_tasks(ranges, self._options, self._known)
 
     async def _begins(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Positions:
         begins: Positions = {}
