@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
 
-ROOMS_WITHOUT_PROCESSES = {
+ROOMS_BY_MODULE = {
     "assign",
     "config",
     "controller",
@@ -37,8 +37,9 @@ ROOMS_WITHOUT_PROCESSES = {
     "security",
     "storage",
     "wire",
+    "znodes",
 }
-"""Thousands of tests, each over in a moment."""
+"""Thousands of tests, each over in a moment; and some that share servers of ZooKeeper."""
 
 FAST_SETTINGS = {
     # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
@@ -99,9 +100,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Short tests go to a worker by the module: for thousands of them, handing over one by one takes its time, too."""
+    """Short tests go to a worker by the module: handed over one by one, thousands of them take longer than that."""
     for item in items:
-        if item.path.parent.name in ROOMS_WITHOUT_PROCESSES and item.get_closest_marker("xdist_group") is None:
+        if item.path.parent.name in ROOMS_BY_MODULE and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
