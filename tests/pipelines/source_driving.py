@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tidelog.client import Admin, Producer
+from tidelog.client import Admin, OffsetSpec, Producer, TopicPartition
 from tidelog.pipelines.datasource import TidelogDataSource
 from tidelog.pipelines.source.batch import BatchReader
 from tidelog.pipelines.source.stream import StreamReader
+from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -135,6 +136,15 @@ def produce_transaction(bootstrap: str, topic: str, values: Sequence[bytes], *, 
             await (producer.commit() if commit else producer.abort())
 
     asyncio.run(scenario())
+    eventually(lambda: _all_decided(bootstrap, topic), "the marker of the transaction")
+
+
+def _all_decided(bootstrap: str, topic: str) -> bool:
+    async def ends(admin: Admin) -> bool:
+        at = {TopicPartition(topic, 0): OffsetSpec.latest()}
+        return await admin.list_offsets(at) == await admin.list_offsets(at, committed_only=True)
+
+    return bool(with_admin(bootstrap, ends))
 
 
 def numbers(first: int, end: int) -> list[bytes]:

@@ -284,8 +284,13 @@ def test_every_partition_has_to_be_named(bootstrap: str, topic: str) -> None:
     ("start", "end", "message", "left"),
     [
         (0, 12, "offsets 0 to 3 were to be read, but the partition begins at offset 4", numbers(4, 10)),
-        (5, 12, "offsets 5 to 11 were to be read, but the partition ends at offset 10", numbers(5, 10)),
-        (11, 12, "reading was to begin at offset 11, but the partition ends at offset 10", []),
+        (
+            5,
+            12,
+            "offsets 5 to 11 were to be read, but what can be read of the partition ends at offset 10",
+            numbers(5, 10),
+        ),
+        (11, 12, "reading was to begin at offset 11, but what can be read of the partition ends at offset 10", []),
         (0, 2, "offsets 0 to 1 were to be read, but the partition begins at offset 4", []),
     ],
 )

@@ -10,6 +10,7 @@ from tidelog.client.errors import ClientError, check, error_code, refusal, worth
 from tidelog.client.offsets import OffsetSpec, list_offsets
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.source.errors import SourceError
+from tidelog.records.header import HEADER_SIZE, peek
 from tidelog.types import ZERO_TOPIC_ID, BrokerId, format_topic_id
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _NAMED_FETCH_MAX: Final = 12  # later versions name topics by their id
 _EMPTY_IS_CERTAIN: Final = 2
 """Answers of a leader, in a row, that has everything up to the end and no record of it."""
+_OFFSET_BYTES: Final = 1024.0
+_FETCH_BYTES_MIN: Final = 64 << 10
+_MARGIN: Final = 1.1
 _ABOUT_TOPICS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,6 +53,8 @@ class RangeFetcher:
         self._partition = partition
         self._topic_id = topic_id
         self._stalled_ms = stalled_ms
+        self._offset_bytes = _OFFSET_BYTES
+        """What an offset takes, as far as it is known: little more is asked for than what the range holds."""
         self._near: BrokerId | None = None
         """A replica that the leader has sent us to (KIP-392)."""
 
@@ -63,8 +69,9 @@ class RangeFetcher:
         while True:
             failure: ClientError | BrokerError
             try:
-                answer = await self._ask(offset)
+                answer = await self._ask(offset, end)
                 if answer.records:
+                    self._measure(memoryview(answer.records))  # type: ignore[arg-type]
                     return answer
                 if answer.preferred_read_replica >= 0 and self._near is None:
                     self._near = BrokerId(answer.preferred_read_replica)
@@ -90,17 +97,23 @@ class RangeFetcher:
                 ) from failure
             await asyncio.sleep(wait_s)
 
+    def _measure(self, records: memoryview) -> None:
+        """By the first batch: those of a partition are much alike."""
+        if len(records) >= HEADER_SIZE:
+            header = peek(records)
+            self._offset_bytes = max(0, header.size) / max(1, header.last_offset_delta + 1)
+
     def _readable_to(self, answer: PartitionData) -> int:
         return answer.last_stable_offset if self._config.committed_only else answer.high_watermark
 
     def _may_pass(self, error: ClientError | BrokerError) -> bool:
         return isinstance(error, BrokerError) and error.code in {*_ABOUT_TOPICS, ErrorCode.OFFSET_OUT_OF_RANGE}
 
-    async def _ask(self, offset: int) -> PartitionData:
+    async def _ask(self, offset: int, end: int) -> PartitionData:
         leader = (await self._cluster.leader(self._partition)).id if self._near is None else self._near
         connection = await self._cluster.connection(leader)
         reply = await connection.send(
-            self._request(offset),
+            self._request(offset, end),
             FetchResponse,
             limit=_NAMED_FETCH_MAX if self._topic_id == ZERO_TOPIC_ID else None,
         )
@@ -111,14 +124,15 @@ class RangeFetcher:
                 return answer
         raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about=str(self._partition))
 
-    def _request(self, offset: int) -> FetchRequest:
+    def _request(self, offset: int, end: int) -> FetchRequest:
         config = self._config
+        wanted_bytes = max(_FETCH_BYTES_MIN, int((end - offset) * self._offset_bytes * _MARGIN))
         known = self._cluster.metadata.partition(self._partition)
         wanted = FetchPartition(
             partition=self._partition.partition,
             current_leader_epoch=known.leader_epoch if known is not None and self._near is None else -1,
             fetch_offset=offset,
-            partition_max_bytes=config.max_partition_fetch_bytes,
+            partition_max_bytes=min(config.max_partition_fetch_bytes, wanted_bytes),
         )
         return FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms,

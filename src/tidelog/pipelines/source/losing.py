@@ -44,15 +44,11 @@ def check_bounds(
                 f"{first}",
                 fail=fail,
             )
+        stops = f"but what can be read of the partition ends at offset {last}"
         if start > last:
-            report_loss(
-                f"{at}: reading was to begin at offset {start}, but the partition ends at offset {last}", fail=fail
-            )
+            report_loss(f"{at}: reading was to begin at offset {start}, {stops}", fail=fail)
         elif end > last:
-            report_loss(
-                f"{at}: offsets {start} to {end - 1} were to be read, but the partition ends at offset {last}",
-                fail=fail,
-            )
+            report_loss(f"{at}: offsets {start} to {end - 1} were to be read, {stops}", fail=fail)
         stop[at] = min(end, last)
         begin[at] = min(max(start, first), stop[at])
     return begin, stop
