@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader
 
-from tidelog.pipelines.source.batch_planning import plan_batch
 from tidelog.pipelines.source.filters import Narrowing, narrow
 from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.reading import RangePartition, read_ranges
@@ -52,6 +51,8 @@ class BatchReader(DataSourceReader):
         self._narrowing = narrow(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
+        from tidelog.pipelines.source.batch_planning import plan_batch  # noqa: PLC0415 - tasks need none of it
+
         return plan_batch(self._options, self._narrowing)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client.backoff import Deadline
-from tidelog.client.errors import ClientError, check, error_code, refusal, worth_retrying
+from tidelog.client.errors import ClientError, TimedOut, check, error_code, refusal, worth_retrying
 from tidelog.client.offsets import OffsetSpec, list_offsets
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.source.errors import SourceError
@@ -152,7 +152,7 @@ class RangeFetcher:
             if code in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE}:
                 await self._look_for_offset(offset, certain=code == ErrorCode.OFFSET_OUT_OF_RANGE)
         except (ClientError, BrokerError) as error:
-            if not worth_retrying(error):
+            if not (worth_retrying(error) or isinstance(error, TimedOut)):
                 raise
 
     def _look_for_topic(self, failure: ClientError | BrokerError) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.client.admin import Admin
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.errors import SourceError
 from tidelog.pipelines.source.options import Instant, Place
@@ -77,6 +76,8 @@ async def _of_group(view: LogView, options: SourceOptions, partitions: Collectio
 
 
 async def group_positions(config: ConsumerConfig, group_id: str, partitions: Collection[TopicPartition]) -> Positions:
+    from tidelog.client.admin import Admin  # noqa: PLC0415 - takes long to load, and few need it
+
     async with Admin(config) as admin:
         found = await admin.list_group_offsets(group_id, partitions)
     return {partition: commit.offset for partition, commit in found.items() if partition in partitions}

@@ -8,9 +8,9 @@ record.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.client.fetching import PartitionBuffer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from pyarrow import RecordBatch
+    from pyarrow import RecordBatch  # type: ignore[import-untyped]
 
     from tidelog.pipelines.source.options import SourceOptions
     from tidelog.types import TopicId, TopicPartition
@@ -137,7 +137,8 @@ class _RangeReader:
     def _finished(self, builder: ArrowBuilder) -> RecordBatch:
         batch = builder.finish()
         if self._buffer.position > self._end:
-            batch = batch.slice(0, pc.sum(pc.less(batch.column("offset"), self._end)).as_py())
+            offsets = batch.column("offset")
+            batch = batch.slice(0, bisect_left(offsets, self._end, key=lambda offset: offset.as_py()))
         return batch if batch.schema.names == self._columns else batch.select(self._columns)
 
     def _damaged(self, error: BrokerError) -> SourceError:

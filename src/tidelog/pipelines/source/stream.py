@@ -17,7 +17,6 @@ from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.positions import from_document, to_document
 from tidelog.pipelines.source.reading import RangePartition, read_ranges
 from tidelog.pipelines.source.schema import columns_of
-from tidelog.pipelines.source.stream_planning import StreamPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
+
+    from tidelog.pipelines.source.stream_planning import StreamPlanner
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,6 +45,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def planner(self) -> StreamPlanner:
         if self._planner is None:
+            from tidelog.pipelines.source.stream_planning import StreamPlanner  # noqa: PLC0415 - tasks need none of it
+
             self._planner = StreamPlanner(self._options)
         return self._planner
 
