@@ -24,6 +24,7 @@ COMMANDS = {
     "offsets": Home("tidelog.cli.offsets", "Show where the partitions of a topic start and end."),
     "transactions": Home("tidelog.cli.transactions", "Show transactions; find and abort those that hang."),
     "cluster": Home("tidelog.cli.cluster", "Describe the cluster: brokers, controller, log directories."),
+    "pipeline": Home("tidelog.cli.pipeline", "Run pipelines on Spark, and see how they are."),
     "log": Home("tidelog.cli.log", "Look into the files of a log directory."),
     "demo": Home("tidelog.cli.demo", "Start a broker and watch events stream through it."),
 }

@@ -1,0 +1,152 @@
+"""All that a pipeline keeps: one directory for each.
+
+<root>/<name>/
+  pipeline.json     which file it is of
+  status.json       how far it is, or was
+  schemas.json      schemas that were found out once, and hold from then on
+  checkpoints/      Spark's, one for each query, with the state of aggregations and joins
+  spark.log         what Spark has to say
+  lock              held by the process that runs it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.pipelines.definition.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ENVIRONMENT: Final = "TIDELOG_PIPELINES_DIR"
+
+
+def default_root(environment: Mapping[str, str]) -> Path:
+    """In the place for what programs of this user want to find again."""
+    named = environment.get("XDG_STATE_HOME", "")
+    home = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
+    return home / "tidelog" / "pipelines"
+
+
+class PipelineDirectory:
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.path = (root / name).absolute()
+        self.log_file = self.path / "spark.log"
+        self._lock_file = self.path / "lock"
+
+    def checkpoint(self, query: str, elsewhere: str | None) -> str:
+        """`elsewhere` is where the user wants them: a path, or an address such as hdfs://..."""
+        base = str(self.path / "checkpoints") if elsewhere is None else elsewhere.rstrip("/") + f"/{self.name}"
+        return f"{base}/{query}"
+
+    def claim(self, file: Path) -> None:
+        """Two pipelines of one name would mix up their checkpoints."""
+        known = self._read("pipeline.json")
+        owner = known.get("file")
+        if isinstance(owner, str) and Path(owner) != file.absolute() and Path(owner).exists():
+            raise PipelineError(
+                f"there is a pipeline {self.name!r} already, {owner}: give this one another name, or reset that one"
+            )
+        self._write("pipeline.json", {"file": str(file.absolute()), "name": self.name})
+
+    def file(self) -> str | None:
+        file = self._read("pipeline.json").get("file")
+        return str(file) if file is not None else None
+
+    def status(self) -> dict[str, Any]:
+        return self._read("status.json")
+
+    def save_status(self, status: Mapping[str, Any]) -> None:
+        self._write("status.json", status)
+
+    def schemas(self) -> dict[str, Any]:
+        return self._read("schemas.json")
+
+    def save_schemas(self, schemas: Mapping[str, Any]) -> None:
+        self._write("schemas.json", schemas)
+
+    def exists(self) -> bool:
+        return (self.path / "pipeline.json").exists()
+
+    def runner_pid(self) -> int | None:
+        """The process that runs the pipeline now, if one does."""
+        try:
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            text = os.read(lock, 32).decode(errors="replace").strip()
+            return int(text) if text.isdigit() else 0
+        finally:
+            os.close(lock)
+        return None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """For as long as this lasts nobody else runs or resets the pipeline."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PipelineError(f"{self.path} cannot be written ({error.strerror}): name another with --dir") from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+                raise PipelineError(
+                    f"pipeline {self.name} runs already, in process {pid}: stop that one first"
+                ) from None
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            yield
+            os.ftruncate(lock, 0)
+        finally:
+            os.close(lock)
+
+    def forget(self) -> None:
+        """All but the lock, which whoever calls this holds."""
+        for path in self.path.iterdir():
+            if path.name == self._lock_file.name:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{self.path / name} cannot be read ({error}): repair or remove it") from None
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        """Whole or not at all."""
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, ensure_ascii=False)
+            Path(temporary).replace(self.path / name)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def known_pipelines(root: Path) -> list[PipelineDirectory]:
+    if not root.is_dir():
+        return []
+    found = [PipelineDirectory(root, path.name) for path in sorted(root.iterdir()) if path.is_dir()]
+    return [each for each in found if each.exists()]

@@ -1,0 +1,69 @@
+"""What to say of an error that came through Spark, whether to try again, and when. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
+_CONDITION: Final = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
+_FINAL_TYPES: Final = {"OptionError", "SchemaMismatch", "SchemaTooNew", "Refused", "DataLost", "PipelineError"}
+_REFUSALS: Final = re.compile(r"requirement failed:|AnalysisException|^\[(?:UNRESOLVED|UNSUPPORTED|DATATYPE_MISMATCH)")
+"""Spark has read the query, and does not run such ones."""
+_SHOWN_CHARS: Final = 500
+
+
+def explain(text: str) -> str:
+    """One line: what was raised in Python if anything was, else what Spark says, without its wrapping."""
+    raised = _raised(text)
+    if raised is not None:
+        return _short(f"{raised[0]}: {raised[1]}")
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    for wrapped in ("terminated with exception: ", "aborted due to stage failure: "):
+        if wrapped in text:
+            line = text.rpartition(wrapped)[2].strip().splitlines()[0].strip()
+            break
+    line = _CONDITION.sub("", line)
+    return _short(re.sub(r"\s*SQLSTATE: \w+.*$", "", line))
+
+
+def is_final(text: str) -> bool:
+    """Whether trying again cannot help."""
+    raised = _raised(text)
+    if raised is not None:
+        return raised[0] in _FINAL_TYPES
+    return _REFUSALS.search(text) is not None
+
+
+def _raised(text: str) -> tuple[str, str] | None:
+    """The last error of the innermost Python traceback in it."""
+    _, found, trace = text.rpartition("Traceback (most recent call last):")
+    if not found:
+        return None
+    for line in trace.splitlines():
+        match = _RAISED.match(line.rstrip())
+        if match is not None:
+            return match[1], match[2]
+        if re.match(r"^[A-Z]\w*(Error|Exception)$", line.rstrip()):
+            return line.rstrip(), "no reason given"
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double, and a count of failures in a row after which it is no use."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    tries_max: int = 10
+
+    def wait_s(self, failures: int) -> float | None:
+        """After the n-th failure in a row; None: give up."""
+        if failures > self.tries_max:
+            return None
+        return float(min(self.first_s * 2.0 ** (failures - 1), self.longest_s))

@@ -1,0 +1,133 @@
+"""Frames of sources: what Spark reads, decoded, with their watermarks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from tidelog.pipelines.decoding.decoding import decode, readable, unreadable
+from tidelog.pipelines.definition.durations import spark_interval
+from tidelog.pipelines.definition.sources import FilesRead, JdbcRead, RateRead, TableRead, TopicRead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelog.pipelines.decoding.decoding import Part
+    from tidelog.pipelines.definition.sources import Source, Watermark
+    from tidelog.pipelines.runner.schemas import Schemas
+
+FORMAT: Final = "tidelog"
+_PLACE: Final = ("key", "value", "topic", "partition", "offset")
+
+
+class SourceReader:
+    def __init__(self, spark: SparkSession, schemas: Schemas, kafka: Mapping[str, str]) -> None:
+        """`kafka` are the clients' settings, with the prefix."""
+        self._spark = spark
+        self._schemas = schemas
+        self._kafka = dict(kafka)
+
+    def frame(self, name: str, source: Source, group: str) -> DataFrame:
+        """The source's rows; positions are committed to `group`, so that every tool shows the lag."""
+        reads = source.reads
+        if isinstance(reads, TopicRead):
+            rows = self._topic(name, reads, group)
+        elif isinstance(reads, TableRead):
+            rows = self._table(name, reads)
+        elif isinstance(reads, FilesRead):
+            rows = self._files(name, reads)
+        elif isinstance(reads, JdbcRead):
+            rows = self._jdbc(reads)
+        else:
+            rows = self._rate(reads)
+        rows = with_watermark(rows, source.watermark)
+        if source.deduplicate:
+            rows = rows.dropDuplicatesWithinWatermark(list(source.deduplicate))
+        return rows if source.function is None else source.function(rows)
+
+    def malformed(self, name: str, source: Source, group: str) -> DataFrame:
+        """Records of the source that cannot be decoded, and why."""
+        reads = source.reads
+        assert isinstance(reads, TopicRead | TableRead)
+        parts = self._parts(name, reads)
+        columns = {*_PLACE, "headers"}
+        if isinstance(reads, TopicRead):
+            raw = self._stream(reads, group, columns)
+        else:
+            options = {"subscribe": reads.topic, "startingOffsets": "earliest", **reads.options}
+            raw = self._load_stream(options, group, columns)
+        return unreadable(decode(raw, parts), parts).withColumn("source", F.lit(name))
+
+    def _topic(self, name: str, reads: TopicRead, group: str) -> DataFrame:
+        parts = self._parts(name, reads)
+        columns = {*_PLACE, *reads.metadata} if reads.on_error == "fail" else {"value", *reads.metadata}
+        if reads.key is not None:
+            columns.add("key")
+        rows = decode(self._stream(reads, group, columns), parts)
+        return readable(rows, parts, reads.metadata, reads.tombstones, reads.on_error)
+
+    def _stream(self, reads: TopicRead, group: str, columns: set[str]) -> DataFrame:
+        options = {"startingOffsets": reads.starting, **_subscription(reads), **reads.options}
+        if reads.max_per_trigger is not None:
+            options["maxOffsetsPerTrigger"] = str(reads.max_per_trigger)
+        return self._load_stream(options, group, columns)
+
+    def _load_stream(self, options: Mapping[str, str], group: str, columns: set[str]) -> DataFrame:
+        chosen = {"columns": ",".join(sorted(columns)), "kafka.group.id": group, **self._kafka, **options}
+        return self._spark.readStream.format(FORMAT).options(**chosen).load()
+
+    def _table(self, name: str, reads: TableRead) -> DataFrame:
+        """Keys stay in their partition, so that the highest offset is the latest."""
+        parts = self._parts(name, reads)
+        options = {"subscribe": reads.topic, "columns": ",".join(_PLACE), **self._kafka, **reads.options}
+        records = self._spark.read.format(FORMAT).options(**options).load()
+        place = F.struct("partition", "offset")
+        latest = records.groupBy("key").agg(
+            F.max_by("value", place).alias("value"),
+            F.max_by("topic", place).alias("topic"),
+            F.max_by("partition", place).alias("partition"),
+            F.max_by("offset", place).alias("offset"),
+        )
+        return readable(decode(latest, parts), parts, (), "drop", reads.on_error)
+
+    def _parts(self, name: str, reads: TopicRead | TableRead) -> list[Part]:
+        def sample() -> DataFrame:
+            subscribed = _subscription(reads) if isinstance(reads, TopicRead) else {"subscribe": reads.topic}
+            options = {**subscribed, "columns": "key,value", **self._kafka}
+            return self._spark.read.format(FORMAT).options(**options).load()
+
+        given = [] if reads.key is None else [("key", reads.key)]
+        return [
+            self._schemas.part(name, column, format_, sample) for column, format_ in [*given, ("value", reads.value)]
+        ]
+
+    def _files(self, name: str, reads: FilesRead) -> DataFrame:
+        schema = self._schemas.files(
+            name,
+            reads.schema,
+            lambda: self._spark.read.format(reads.format).options(**reads.options).load(reads.path).schema,
+        )
+        return self._spark.readStream.format(reads.format).schema(schema).options(**reads.options).load(reads.path)
+
+    def _jdbc(self, reads: JdbcRead) -> DataFrame:
+        what = {"dbtable": reads.table} if reads.table is not None else {"query": reads.query or ""}
+        return self._spark.read.format("jdbc").options(url=reads.url, **what, **reads.options).load()
+
+    def _rate(self, reads: RateRead) -> DataFrame:
+        options = {"rowsPerSecond": str(reads.rows_per_second), **reads.options}
+        return self._spark.readStream.format("rate").options(**options).load()
+
+
+def with_watermark(rows: DataFrame, watermark: Watermark | None) -> DataFrame:
+    if watermark is None:
+        return rows
+    return rows.withWatermark(watermark.column, spark_interval(watermark.delay, f"the watermark of {watermark.column}"))
+
+
+def _subscription(reads: TopicRead) -> dict[str, str]:
+    if reads.pattern is not None:
+        return {"subscribePattern": reads.pattern}
+    return {"subscribe": ",".join(reads.topics)}

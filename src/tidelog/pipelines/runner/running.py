@@ -1,0 +1,200 @@
+"""Runs a whole pipeline, from its definition to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.clock import SystemClock
+from tidelog.pipelines.definition.errors import PipelineError
+from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
+from tidelog.pipelines.definition.sinks import write
+from tidelog.pipelines.runner.directory import PipelineDirectory
+from tidelog.pipelines.runner.failures import Backoff
+from tidelog.pipelines.runner.supervising import Supervisor, Watcher
+from tidelog.pipelines.runner.topics import make_topics, wanted_topics
+from tidelog.pipelines.runner.writing import Run, ShowRows
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidelog.clock import Clock
+    from tidelog.pipelines.definition.pipeline import Pipeline, Query
+    from tidelog.pipelines.runner.progress import Figures
+
+_DEFAULT_BOOTSTRAP = "localhost:9092"
+_SAVE_EVERY_S = 1.0
+
+
+class Display(Watcher, ShowRows, Protocol):
+    """Shows a pipeline as it runs."""
+
+    def stage(self, text: str) -> None:
+        """What is being done before there are batches."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    root: Path
+    once: bool = False
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: str | None = None
+    restarts_max: int = 10
+    metrics: tuple[str, int] | None = None
+    """Where Prometheus asks."""
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    options: RunOptions,
+    display: Display,
+    stop: threading.Event,
+    hurry: threading.Event,
+    ready: Callable[[], None] = lambda: None,
+) -> list[Figures]:
+    """Until `stop` is set, or all is read with `once`. `ready` is called when the session is there: Spark then has
+    taken the signals, and they can be taken back."""
+    directory = PipelineDirectory(options.root, pipeline.name)
+    kafka = kafka_settings(pipeline, options)
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
+
+    with directory.locked():
+        directory.claim(pipeline.file)
+        make_topics(wanted_topics(pipeline), kafka)
+        display.stage("starting Spark")
+        spark = _session(pipeline, options, directory)
+        try:
+            ready()
+            display.stage("starting the queries")
+            watcher = _Watching(pipeline, directory, display, SystemClock())
+            supervisor = Supervisor(watcher, SystemClock(), stop, hurry, Backoff(tries_max=options.restarts_max))
+            _add_queries(supervisor, spark, pipeline, options, directory, display, kafka)
+            _supervise(supervisor, pipeline, options, display)
+            return supervisor.figures()
+        except (OSError, Py4JError, Py4JNetworkError) as error:
+            raise PipelineError(f"Spark's Java process has ended ({error}): see {directory.log_file}") from error
+        finally:
+            with contextlib.suppress(OSError, Py4JError, Py4JNetworkError):
+                spark.stop()
+
+
+def kafka_settings(pipeline: Pipeline, options: RunOptions) -> dict[str, str]:
+    """Settings of all clients of the pipeline, by Kafka's names."""
+    bootstrap = options.bootstrap or pipeline.settings.bootstrap or _DEFAULT_BOOTSTRAP
+    return {"bootstrap.servers": bootstrap, **{key: str(value) for key, value in pipeline.settings.kafka.items()}}
+
+
+def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirectory) -> SparkSession:
+    from pyspark import cloudpickle  # noqa: PLC0415 - needs what only now is known to be there
+
+    from tidelog.pipelines.session import build_session  # noqa: PLC0415
+
+    beside = str(pipeline.file.absolute().parent)
+    # Workers on this machine find the modules beside the pipeline; those elsewhere get them with the functions.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [beside, os.environ.get("PYTHONPATH")]))
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and str(Path(file).parent) == beside and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return build_session(
+        options.master,
+        f"tidelog {pipeline.name}",
+        {**pipeline.settings.conf, **options.conf},
+        short_run=options.once,
+        log_file=directory.log_file,
+    )
+
+
+def _add_queries(
+    supervisor: Supervisor,
+    spark: SparkSession,
+    pipeline: Pipeline,
+    options: RunOptions,
+    directory: PipelineDirectory,
+    display: Display,
+    kafka: Mapping[str, str],
+) -> None:
+    from tidelog.pipelines.runner.dead_letters import dead_letters  # noqa: PLC0415 - they load PySpark
+    from tidelog.pipelines.runner.frames import build_frame  # noqa: PLC0415
+    from tidelog.pipelines.runner.reading import SourceReader  # noqa: PLC0415
+    from tidelog.pipelines.runner.schemas import Schemas  # noqa: PLC0415
+    from tidelog.pipelines.runner.writing import start  # noqa: PLC0415
+
+    beside = pipeline.file.absolute().parent
+    prefixed = {f"kafka.{key}": value for key, value in kafka.items()}
+    reader = SourceReader(spark, Schemas(spark, directory, beside), prefixed)
+
+    def run(name: str) -> Run:
+        checkpoint = directory.checkpoint(name, pipeline.settings.checkpoint)
+        return Run(name, checkpoint, pipeline.settings.trigger, options.once, prefixed, beside, display)
+
+    def beginning(query: Query) -> Callable[[], StreamingQuery | None]:
+        group = f"{pipeline.name}.{query.name}"
+        return lambda: start(build_frame(spark, pipeline, query.view, reader, group), query.sink, run(query.name))
+
+    for query in pipeline.queries:
+        supervisor.add(query.name, beginning(query))
+    if any(pipeline.decoded()):
+        sink = write.topic(pipeline.dead_letter_topic, value="columns")
+
+        def begin() -> StreamingQuery | None:
+            rows = dead_letters(pipeline, reader, f"{pipeline.name}.{DEAD_LETTERS}")
+            assert rows is not None, "there are sources that can have them"
+            return start(rows, sink, run(DEAD_LETTERS))
+
+        supervisor.add(DEAD_LETTERS, begin)
+
+
+def _supervise(supervisor: Supervisor, pipeline: Pipeline, options: RunOptions, display: Display) -> None:
+    if options.metrics is None:
+        supervisor.run()
+        return
+    from tidelog.pipelines.runner.prometheus import MetricsServer, exposition  # noqa: PLC0415 - few want it
+
+    host, port = options.metrics
+    server = MetricsServer(host, port, lambda: exposition(pipeline.name, supervisor.figures()))
+    display.stage(f"metrics at http://{host}:{server.port}/metrics")
+    try:
+        supervisor.run()
+    finally:
+        server.close()
+
+
+class _Watching:
+    """Passes everything on, and keeps the figures on disk for whoever asks how the pipeline is."""
+
+    def __init__(self, pipeline: Pipeline, directory: PipelineDirectory, display: Display, clock: Clock) -> None:
+        self._pipeline = pipeline
+        self._directory = directory
+        self._display = display
+        self._clock = clock
+        self._saved_at_s = 0.0
+        self._started_ms = clock.now_ms()
+
+    def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
+        self._display.batch(figures, report)
+
+    def failed(self, figures: Figures, wait_s: float) -> None:
+        self._display.failed(figures, wait_s)
+
+    def look(self, figures: Sequence[Figures]) -> None:
+        self._display.look(figures)
+        ended = all(each.state in {"done", "stopped", "failed"} for each in figures)
+        if ended or self._clock.monotonic() - self._saved_at_s >= _SAVE_EVERY_S:
+            self._saved_at_s = self._clock.monotonic()
+            self._directory.save_status(
+                {
+                    "started_ms": self._started_ms,
+                    "updated_ms": self._clock.now_ms(),
+                    "queries": [each.as_json() for each in figures],
+                }
+            )
