@@ -38,7 +38,7 @@ BATCH_BYTES: Final = 4 << 20
 """Of records, inflated, after which an Arrow batch is handed over."""
 
 SMALL_BATCH_OFFSETS: Final = 10_000
-SMALL_TASKS_MAX: Final = 8
+SMALL_TASKS_MAX: Final = 4
 """So few offsets are read by no more than so many tasks."""
 
 
