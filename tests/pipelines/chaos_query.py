@@ -40,10 +40,10 @@ def main() -> None:
         .option("kafka.bootstrap.servers", arguments.bootstrap)
         .option("subscribe", arguments.source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", ROWS_OF_A_BATCH)
-        .load()
     )
-    copied = rows.select("key", f.concat(f.col("value").cast("string"), f.lit(" copied")).alias("value"))
+    if not arguments.to_the_end:
+        rows = rows.option("maxOffsetsPerTrigger", ROWS_OF_A_BATCH)
+    copied = rows.load().select("key", f.concat(f.col("value").cast("string"), f.lit(" copied")).alias("value"))
     writing = (
         copied.repartition(3, "key")
         .writeStream.format("tidelog")
