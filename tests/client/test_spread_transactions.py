@@ -25,7 +25,7 @@ from tidelog.client import (
     TransactionPart,
 )
 from tidelog.client.transactions import line
-from tidelog.client.transactions.deciding import end_prepared
+from tidelog.client.transactions.deciding import TransactionDecider, adopt_prepared, end_prepared
 from tidelog.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -268,3 +268,115 @@ def test_a_prepared_transaction_outlives_its_broker(fresh_broker: StartBroker, t
     broker = fresh_broker({"transaction.two.phase.commit.enable": "true"})
     asyncio.run(scenario(broker))
     assert committed_values(broker.bootstrap, topic) == [b"survives"]
+
+
+# --- taken over by whoever decides ---
+
+
+async def prepare(at: str, topic: str, name: str, *values: bytes, timeout_ms: int = 60_000) -> PreparedTransaction:
+    async with Producer(at, transactional_id=name, linger_ms=0, transaction_timeout_ms=timeout_ms) as task:
+        await task.begin()
+        for value in values:
+            await task.send(topic, value)
+        return await task.prepare()
+
+
+def test_what_is_adopted_waits_for_its_end(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        kept = await prepare(at, topic, f"{name}-kept", b"kept", timeout_ms=1000)
+        dropped = await prepare(at, topic, f"{name}-dropped", b"dropped", timeout_ms=1000)
+        empty = await prepare(at, topic, f"{name}-empty")
+        witness = await prepare(at, topic, f"{name}-witness", b"times out", timeout_ms=1000)
+        adopted = await adopt_prepared(at, [kept, empty, dropped])
+        assert [each.transactional_id for each in adopted] == [
+            f"{name}-{each}" for each in ("kept", "empty", "dropped")
+        ]
+        async with Admin(at) as admin:
+            while (await admin.describe_transaction(witness.transactional_id)).state == "Ongoing":
+                pass
+        for _ in range(2):
+            await end_prepared(at, adopted[:2], commit=True)
+            await end_prepared(at, adopted[2:], commit=False)
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == [b"kept"]
+
+
+def test_who_prepared_it_has_no_say_any_more(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        async with Producer(at, transactional_id=name, linger_ms=0) as task:
+            await task.begin()
+            await task.send(topic, b"decided elsewhere")
+            prepared = await task.prepare()
+            adopted = await adopt_prepared(at, [prepared])
+            with pytest.raises(ProducerFenced):
+                await task.abort()
+        with pytest.raises(ProducerFenced):
+            await end_prepared(at, [prepared], commit=False)
+        await end_prepared(at, adopted, commit=True)
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == [b"decided elsewhere"]
+
+
+def test_adopting_can_be_repeated_until_it_is_answered(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        prepared = await prepare(at, topic, name, b"once")
+        await adopt_prepared(at, [prepared])
+        await end_prepared(at, await adopt_prepared(at, [prepared]), commit=True)
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == [b"once"]
+
+
+def test_what_is_gone_cannot_be_adopted(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        ended = await prepare(at, topic, f"{name}-ended", b"ended")
+        await end_prepared(at, [ended], commit=True)
+        earlier = await prepare(at, topic, f"{name}-other", b"earlier")
+        await prepare(at, topic, f"{name}-other", b"later")
+        for gone in (ended, earlier):
+            with pytest.raises(ProducerFenced, match="there no more"):
+                await adopt_prepared(at, [gone])
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == [b"ended"]
+
+
+def test_a_producer_goes_on_when_others_have_ended_what_it_prepared(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        async with Producer(at, transactional_id=name, linger_ms=0) as task:
+            for value in (b"first", b"second"):
+                await task.begin()
+                await task.send(topic, value)
+                await end_prepared(at, await adopt_prepared(at, [await task.prepare()]), commit=True)
+                await task.renew()
+            await task.begin()
+            await task.send(topic, b"nobody ended it")
+            await task.prepare()
+            await task.renew()
+            async with task.transaction():
+                await task.send(topic, b"last")
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == [b"first", b"second", b"last"]
+
+
+def test_whatever_is_open_can_be_fenced(at: str, topic: str, name: str) -> None:
+    async def scenario() -> None:
+        await create(at, topic)
+        prepared = await prepare(at, topic, f"{name}-0", b"prepared")
+        (adopted,) = await adopt_prepared(at, [await prepare(at, topic, f"{name}-1", b"adopted")])
+        async with TransactionDecider(at) as decider:
+            await decider.fence([f"{name}-{number}" for number in range(3)])
+            for each in (prepared, adopted):
+                with pytest.raises(ProducerFenced):
+                    await decider.end([each], commit=True)
+
+    asyncio.run(scenario())
+    assert committed_values(at, topic) == []

@@ -17,7 +17,7 @@ from committed_reader import committed_values
 
 from tidelog.client.admin import Admin
 from tidelog.client.blocking.loop_thread import LoopThread
-from tidelog.pipelines.sink.checkpoint import canonical
+from tidelog.pipelines.sink.checkpoint import place_of
 from tidelog.pipelines.sink.decider import Decider
 from tidelog.pipelines.sink.decision_log import DecisionLog
 from tidelog.pipelines.sink.desk import no_step
@@ -103,7 +103,7 @@ class Driver:
             }
         )
         self.processes = list(processes) or [WritingProcess(), WritingProcess()]
-        place = canonical(str(checkpoint.directory))
+        place = place_of(str(checkpoint.directory))
         self.decider = Decider(self.options.producer, checkpoint.query, checkpoint=place, step=step)
         self.started.append(self)
 

@@ -123,6 +123,7 @@ class TransactionDecider:
         assert identity is not None
         if found is None or found.identity != prepared.identity:
             if found is not None:
+                book.begin_abort()
                 await coordination.end(self._deadline(), committed=False)
             raise ProducerFenced(
                 f"what {prepared.transactional_id} had prepared is there no more: the transaction timed out, or was "

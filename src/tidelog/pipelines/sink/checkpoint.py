@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipelines.sink.decisions import SourceOffsets
@@ -47,16 +49,20 @@ def offsets_in(text: str) -> SourceOffsets | None:
     return SourceOffsets.of(lines[_HEADER_LINES:])
 
 
-def canonical(checkpoint: str) -> str:
-    """One spelling for what Spark takes to be the same place."""
-    text = checkpoint.strip().rstrip("/")
-    return re.sub(r"^file:/+", "/", text) or "/"
+def place_of(checkpoint: str) -> str:
+    """One spelling for what Spark takes to be the same place, and another for other machines' directories."""
+    place = _normal(checkpoint)
+    return place if _SCHEME.match(place) else f"file://{socket.gethostname()}{os.path.abspath(place)}"  # noqa: PTH100 - same on every system
+
+
+def _normal(checkpoint: str) -> str:
+    return re.sub(r"^file:/+", "/", checkpoint.strip().rstrip("/")) or "/"
 
 
 def _located(checkpoint: str) -> tuple[FileSystem, str]:
     from pyarrow import fs  # noqa: PLC0415 - same
 
-    place = canonical(checkpoint)
+    place = _normal(checkpoint)
     if _SCHEME.match(place):
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(place)
         return found

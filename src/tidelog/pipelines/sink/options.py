@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.config import ProducerConfig
-from tidelog.pipelines.options import Options
+from tidelog.client.config import ACKS_ALL, ProducerConfig
+from tidelog.pipelines.options import OptionError, Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,9 +41,12 @@ class SinkOptions:
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
         options = Options(given, known=_KNOWN, ignored=_SPARKS_OWN)
         topic = options.text("topic")
+        producer = options.client(ProducerConfig, defaults=_DEFAULTS, refused=_REFUSED)
+        if producer.required_acks != ACKS_ALL:
+            raise OptionError(f"option kafka.acks is all, not {producer.acks}: less would lose rows when a broker dies")
         return cls(
             topic=topic.strip() if topic and topic.strip() else None,
             exactly_once=options.choice("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE) == EXACTLY_ONCE,
-            producer=options.client(ProducerConfig, defaults=_DEFAULTS, refused=_REFUSED),
+            producer=producer,
             checkpoint=options.text("checkpointLocation"),
         )

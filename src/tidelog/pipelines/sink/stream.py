@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from tidelog.client.blocking.loop_thread import LoopThread
-from tidelog.pipelines.sink.checkpoint import canonical, source_offsets
+from tidelog.pipelines.sink.checkpoint import place_of, source_offsets
 from tidelog.pipelines.sink.columns import check_columns
 from tidelog.pipelines.sink.decider import Decider
 from tidelog.pipelines.sink.decisions import Proposal
@@ -81,7 +81,7 @@ def proposed(
 
 
 def _decider(options: SinkOptions, query: str) -> Decider:
-    checkpoint = None if options.checkpoint is None else canonical(options.checkpoint)
+    checkpoint = None if options.checkpoint is None else place_of(options.checkpoint)
     key = (options.producer, query, checkpoint)
     if key not in _deciders:
         while len(_deciders) >= _DECIDERS_KEPT:
