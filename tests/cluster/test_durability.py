@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from asking import batch_of, produce, try_produce, values_in
+from asking import LATEST, batch_of, produce, try_list_offset, try_produce, values_in
 
 from tidelog.errors import ErrorCode
 from tidelog.testing import eventually
@@ -36,6 +36,12 @@ def write(cluster: ClusterProcesses, value: bytes, *, acks: int = -1) -> int:
 
 def stored(cluster: ClusterProcesses) -> list[bytes | None]:
     with cluster.connect(cluster.leader(TOPIC)) as client:
+
+        def knows_its_end() -> bool:
+            # A new leader does not, until its followers have told it what they have.
+            return try_list_offset(client, TOPIC, LATEST).error_code != ErrorCode.OFFSET_NOT_AVAILABLE
+
+        eventually(knows_its_end, "the leader to know where the partition ends", within_s=60)
         return values_in(client, TOPIC)
 
 

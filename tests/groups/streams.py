@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tidelog.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Message
     from members import Group, Partition, RecordPlace
 
 DELIVERED_WITHIN_S = 60.0
@@ -68,8 +70,18 @@ class Stream:
 def committed_positions(bootstrap: str, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """What the broker holds for the group, as a consumer that only asks sees it."""
     asking = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 3})
+    wanted = [TopicPartition(*place) for place in sorted(partitions)]
+
+    def told() -> list[TopicPartition] | None:
+        try:
+            return asking.committed(wanted, timeout=30)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.NOT_COORDINATOR:
+                return None  # it has just moved
+            raise
+
     try:
-        found = asking.committed([TopicPartition(*place) for place in sorted(partitions)], timeout=30)
+        found = eventually(told, f"the positions of {group}", within_s=DELIVERED_WITHIN_S)
     finally:
         asking.close()
     assert all(place.error is None for place in found), found
