@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _NAMED_FETCH_MAX: Final = 12  # later versions name topics by their id
 _EMPTY_IS_CERTAIN: Final = 2
 """Answers of a leader, in a row, that has everything up to the end and no record of it."""
+_MISSING_IS_CERTAIN: Final = 4
+"""Answers in a row that a topic does not exist: a broker that has just started may need a moment to know of it."""
 _OFFSET_BYTES: Final = 1024.0
 _FETCH_BYTES_MIN: Final = 64 << 10
 _MARGIN: Final = 1.1
@@ -55,6 +57,8 @@ class RangeFetcher:
         self._stalled_ms = stalled_ms
         self._offset_bytes = _OFFSET_BYTES
         """What an offset takes, as far as it is known: little more is asked for than what the range holds."""
+        self._missing = 0
+        """How often brokers have said in a row that the topic does not exist."""
         self._near: BrokerId | None = None
         """A replica that the leader has sent us to (KIP-392)."""
 
@@ -160,7 +164,11 @@ class RangeFetcher:
             return
         topic = self._cluster.metadata.topics.get(self._partition.topic)
         if topic is None or error_code(topic.error) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise Gone(f"topic {self._partition.topic} has been deleted", None)
+            self._missing += 1
+            if self._missing >= _MISSING_IS_CERTAIN:
+                raise Gone(f"topic {self._partition.topic} has been deleted", None)
+            return
+        self._missing = 0
         if ZERO_TOPIC_ID not in {self._topic_id, topic.topic_id} and topic.topic_id != self._topic_id:
             raise Gone(
                 f"topic {self._partition.topic} has been deleted and created anew "

@@ -1,8 +1,4 @@
-"""What the driver of a stream decides: where it begins, how far the next batch goes, which tasks read it.
-
-Spark asks for the latest offsets every few milliseconds while nothing comes. Brokers are asked less often the longer
-that lasts, up to a fraction of what a batch takes anyway; for new topics and partitions, about once a second.
-"""
+"""What the driver of a stream decides: where it begins, how far the next batch goes, which tasks read it."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from tidelog.pipelines.source.limits import held_back, limit_by_bytes, share_out
 from tidelog.pipelines.source.log_view import LogView
 from tidelog.pipelines.source.losing import check_bounds, report_loss
 from tidelog.pipelines.source.options import Place
+from tidelog.pipelines.source.outlook import Outlook
 from tidelog.pipelines.source.planning import resolve
 from tidelog.pipelines.source.reading import to_tasks
 from tidelog.pipelines.source.reconciling import created_anew, find_footing
@@ -32,11 +29,10 @@ if TYPE_CHECKING:
     from tidelog.pipelines.source.reading import RangePartition
     from tidelog.types import TopicPartition
 
-_REST_MAX_S: Final = 0.025
-_REST_DOUBLINGS_MAX: Final = 5
-_LOOK_FOR_PARTITIONS_S: Final = 1.0
-_SHRUNK_IS_CERTAIN: Final = 5
-"""Answers, some time apart, that a partition ends before what was read of it: a new leader may need a moment."""
+_LOOKS_AGAIN: Final = 5
+"""Before something counts as lost: a broker that has just started, or just become leader, may need a moment."""
+_NEW: Final = -1
+"""As the position of a partition that had none yet."""
 
 
 class StreamPlanner:
@@ -44,23 +40,21 @@ class StreamPlanner:
         self._options = options
         self._clock = clock or SystemClock()
         self._connections = OpenCluster(options.consumer)
-        self._cluster = self._connections.cluster
-        self._view = LogView(self._cluster, options.consumer, options.subscription)
+        self._view = LogView(self._connections.cluster, options.consumer, options.subscription)
+        self._outlook = Outlook(self._view, self._clock)
         self._committer = GroupCommitter(options.consumer, options.group_id)
         self._known: Partitions = {}
         """Partitions as they were when their positions were taken, so that topics created anew are noticed."""
-        self._found: Partitions = {}
-        """Partitions as they were last heard of."""
-        self._ends: Positions = {}
-        self._looked_s = self._asked_s = float("-inf")
-        self._idle = 0
+        self._moved: dict[tuple[TopicPartition, int], int] = {}
+        """Where reading goes on instead of a position: in new partitions, and behind a loss."""
         self._target: Positions | None = None
         """Where to stop, when the query is to end with what there is."""
         self._batch_s = float("-inf")
         """When the last batch was planned."""
-        self._moved: dict[tuple[TopicPartition, int], int] = {}
-        """Where reading goes on instead, after a loss."""
+        self._idle = 0
+        """How often Spark has asked since, in vain."""
         self._checked = False
+        """Whether positions of an earlier run were held against where partitions begin."""
         self._density: dict[TopicPartition, float] = {}
 
     # Where to begin
@@ -69,44 +63,43 @@ class StreamPlanner:
         return run(self._initial())
 
     async def _initial(self) -> Positions:
-        self._found = await self._view.existing_partitions()
+        self._known = await self._view.existing_partitions()
         bound = self._options.starting or Place.LATEST
-        starts = await resolve(bound, "startingOffsets", self._view, self._options, self._found)
+        starts = await resolve(bound, "startingOffsets", self._view, self._options, self._known)
         if bound is not Place.EARLIEST and bound is not Place.LATEST:
-            earliest, latest = await self._view.earliest(self._found), await self._view.latest(self._found)
+            earliest, latest = await self._view.earliest(self._known), await self._view.latest(self._known)
             starts, _ = check_bounds(starts, latest, earliest, latest, fail=self._options.fail_on_data_loss)
-        self._known = dict(self._found)
         self._checked = True
         return starts
 
     def stop_at_what_there_is(self) -> None:
-        run(self._look())
-        self._target = dict(self._ends)
+        run(self._outlook.look(thoroughly=True))
+        self._target = dict(self._outlook.ends)
 
     # How far the next batch goes
 
     def latest(self, start: Positions, *, unlimited: bool) -> Positions:
         """Everything before `start` has been dealt with."""
         self._committer.note(start)
-        end = run(self._latest(start, unlimited)) if self._target is not None or self._due() else start
-        self._idle = self._idle + 1 if end == start else 0
+        if self._target is None and self._outlook.is_fresh(self._idle):
+            return start
+        end = run(self._latest(start, unlimited))
+        if end == start:
+            self._idle += 1
+        else:
+            self._idle = 0
+            self._batch_s = self._clock.monotonic()
         return end
 
-    def _due(self) -> bool:
-        rest_s = min(_REST_MAX_S, 0.001 * (1 << min(self._idle, _REST_DOUBLINGS_MAX)))
-        return self._clock.monotonic() - self._asked_s >= rest_s
-
     async def _latest(self, start: Positions, unlimited: bool) -> Positions:
-        await self._look()
+        await self._outlook.look()
+        await self._make_sure(start)
         begins = await self._footing(start)
-        ends = self._ends if self._target is None else self._target
+        ends = self._outlook.ends if self._target is None else self._target
         waiting = {at: max(0, ends.get(at, begin) - begin) for at, begin in begins.items()}
         if not unlimited:
-            now_s, options = self._clock.monotonic(), self._options
-            fewest = options.min_offsets if self._target is None else None
             unharmed = all(begins.get(at) == offset for at, offset in start.items())
-            waited_s, longest_s = now_s - self._batch_s, options.max_delay_ms / 1000
-            if unharmed and held_back(sum(waiting.values()), fewest, waited_s, longest_s):
+            if unharmed and self._holds_back(sum(waiting.values())):
                 return start
             waiting = await self._limited(begins, waiting, turn=sum(start.values()))
         # A new partition counts from its first record on, so that an empty one makes no batch.
@@ -114,9 +107,12 @@ class StreamPlanner:
         for at, begin in begins.items():
             if at in start and end[at] == start[at] != begin:
                 end[at] = begin  # Spark would take it for no progress, so the way back is a step of its own
-        if end != start:
-            self._batch_s = self._clock.monotonic()
         return end
+
+    def _holds_back(self, waiting: int) -> bool:
+        fewest = self._options.min_offsets if self._target is None else None
+        waited_s = self._clock.monotonic() - self._batch_s
+        return held_back(waiting, fewest, waited_s, self._options.max_delay_ms / 1000)
 
     async def _limited(
         self, begins: Positions, waiting: dict[TopicPartition, int], turn: int
@@ -124,64 +120,43 @@ class StreamPlanner:
         options = self._options
         if options.max_bytes is not None:
             ranges = [OffsetRange(at, begins[at], begins[at] + count) for at, count in waiting.items() if count]
-            self._density |= await bytes_per_offset(self._cluster, options.consumer, ranges, self._known)
+            self._density |= await bytes_per_offset(self._connections.cluster, options.consumer, ranges, self._known)
             waiting = limit_by_bytes(waiting, self._density, options.max_bytes, turn)
         if options.max_offsets is not None:
             waiting = share_out(waiting, options.max_offsets, turn)
         return waiting
 
-    async def _look(self) -> None:
-        """Brings `_found` and `_ends` up to date."""
-        now_s = self._clock.monotonic()
-        if now_s - self._looked_s >= _LOOK_FOR_PARTITIONS_S or not self._found:
-            self._found, ends = await asyncio.gather(self._view.partitions(), self._view.latest(self._found))
-            self._looked_s = now_s
-        else:
-            ends = await self._view.latest(self._found)
-        missing = self._found.keys() - ends.keys()
-        if missing:
-            # New ones have not been asked for yet; others vanished while they were.
-            if missing & self._ends.keys():
-                self._found = await self._view.partitions()
-            ends |= await self._view.latest(self._found.keys() - ends.keys())
-        self._ends = {at: ends[at] for at in self._found if at in ends}
-        self._asked_s = now_s
+    async def _make_sure(self, start: Positions) -> None:
+        """Looks again while it seems that partitions are gone, or end before what was read of them."""
+        for attempt in range(_LOOKS_AGAIN):
+            anew = created_anew(self._outlook.partitions, self._known)
+            if all(self._outlook.ends.get(at, _NEW) >= offset or at in anew for at, offset in start.items()):
+                return
+            await asyncio.sleep(self._connections.cluster.backoff.delay_s(attempt))
+            await self._outlook.look(thoroughly=True)
 
     async def _footing(self, start: Positions) -> Positions:
-        """Where reading goes on; losses are reported once each."""
-        await self._give_time_to_leaders(start)
-        found = {at: self._found[at] for at in self._ends}
+        """Where reading goes on, in all partitions that there are. What was lost is reported, once."""
+        there = dict(self._outlook.partitions)
         if self._target is not None:
-            found = {at: topic_id for at, topic_id in found.items() if at in self._target or at in start}
-        told = {at: topic_id for at, topic_id in found.items() if (at, start.get(at, -1)) not in self._moved}
-        wanted = (told.keys() - start.keys()) | created_anew(told, self._known)
-        earliest = await self._view.earliest(wanted if self._checked else told)
+            there = {at: topic_id for at, topic_id in there.items() if at in self._target or at in start}
+        self._moved = {place: to for place, to in self._moved.items() if start.get(place[0], _NEW) == place[1]}
+        begins = {at: to for (at, _), to in self._moved.items() if at in there}
+        unsettled = {at: topic_id for at, topic_id in there.items() if at not in begins}
+        needed = (unsettled.keys() - start.keys()) | created_anew(unsettled, self._known)
+        earliest = await self._view.earliest(needed if self._checked else unsettled)
+        for at in needed - earliest.keys():
+            del unsettled[at]  # it vanished at this very moment: the next look will tell
         self._checked = True
-        footing = find_footing(
-            {at: offset for at, offset in start.items() if at in told or at not in found},
-            told,
-            self._known,
-            earliest,
-            self._ends,
-        )
+        positions = {at: offset for at, offset in start.items() if at not in begins}
+        footing = find_footing(positions, unsettled, self._known, earliest, self._outlook.ends)
         for loss in footing.losses:
             report_loss(loss, fail=self._options.fail_on_data_loss)
-        begins = {at: self._moved[at, start.get(at, -1)] for at in found if at not in told} | footing.begins
         for at, begin in footing.begins.items():
             if begin != start.get(at):
-                self._moved[at, start.get(at, -1)] = begin
-        self._known = found
-        self._moved = {(at, offset): to for (at, offset), to in self._moved.items() if start.get(at, -1) == offset}
-        return begins
-
-    async def _give_time_to_leaders(self, start: Positions) -> None:
-        for attempt in range(_SHRUNK_IS_CERTAIN):
-            anew = created_anew(self._found, self._known)
-            if all(self._ends.get(at, offset) >= offset or at in anew for at, offset in start.items()):
-                return
-            await asyncio.sleep(self._cluster.backoff.delay_s(attempt))
-            self._looked_s = float("-inf")
-            await self._look()
+                self._moved[at, start.get(at, _NEW)] = begin
+        self._known = there
+        return begins | footing.begins
 
     # Which tasks read it
 
@@ -200,23 +175,24 @@ class StreamPlanner:
         begins: Positions = {}
         anew: list[TopicPartition] = []
         for at, offset in end.items():
+            position = start.get(at, _NEW)
             if at not in self._known:
-                first = start.get(at, 0)
                 report_loss(
-                    f"{at}: offsets {first} to {offset - 1} were to be read, but the partition does not exist any more",
+                    f"{at}: offsets {max(position, 0)} to {offset - 1} were to be read, but the partition does not "
+                    "exist any more",
                     fail=self._options.fail_on_data_loss,
                 )
-            elif (at, start.get(at, -1)) in self._moved:
-                begins[at] = self._moved[at, start.get(at, -1)]
-            elif at not in start or start[at] > offset:
+            elif (at, position) in self._moved:
+                begins[at] = self._moved[at, position]
+            elif position == _NEW or position > offset:
                 anew.append(at)
             else:
-                begins[at] = start[at]
+                begins[at] = position
         return begins | await self._view.earliest(anew)
 
     def reported(self) -> Positions | None:
         """Where the partitions end, as last heard of: what a lag is measured against."""
-        return self._ends or None
+        return self._outlook.ends or None
 
     def close(self) -> None:
         self._committer.close()
