@@ -14,6 +14,9 @@ from tidelog.pipelines.definition.sources import TableRead, TopicRead, Watermark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WRONG: Any = "wrong"
+WRONG_SCHEMA: Any = 5
+
 
 @pytest.mark.parametrize(
     ("given", "length_s"),
@@ -91,8 +94,8 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: read.topic("a", value={"format": "json", "shema": "id long"}), "shema"),
         (lambda: read.topic("a", value=3), "give a format"),
         (lambda: read.topic("a", metadata=["ofset"]), "did you mean 'offset'"),
-        (lambda: read.topic("a", on_error="ignore"), "dead-letter, drop, fail"),
-        (lambda: read.topic("a", tombstones="maybe"), "drop, keep"),
+        (lambda: read.topic("a", on_error=WRONG), "dead-letter, drop, fail"),
+        (lambda: read.topic("a", tombstones=WRONG), "drop, keep"),
         (lambda: read.topic("a", deduplicate="id"), "needs a watermark"),
         (lambda: read.topic("a", watermark="at"), "how late"),
         (lambda: read.topic("a", watermark=("at", "late")), "no length of time"),
@@ -100,12 +103,12 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: read.jdbc("jdbc:x"), "names a table, or gives a query"),
         (lambda: read.jdbc("jdbc:x", table="t", query="q"), "names a table, or gives a query"),
         (write.topic, "names one"),
-        (lambda: write.topic("a", mode="upsert"), "append, update, complete"),
-        (lambda: write.topic("a", delivery="twice"), "exactly-once"),
+        (lambda: write.topic("a", mode=WRONG), "append, update, complete"),
+        (lambda: write.topic("a", delivery=WRONG), "exactly-once"),
         (lambda: write.table("a", key=()), "needs a key"),
         (avro, "needs a schema"),
         (lambda: protobuf("Order"), "module:Message"),
-        (lambda: json(5), "a schema is text"),
+        (lambda: json(WRONG_SCHEMA), "a schema is text"),
         (lambda: view(len), "a function from DataFrames"),
         (lambda: view(lambda *frames: frames), "names of sources and views"),
         (lambda: read.rate()(5), "decorates a function"),

@@ -82,6 +82,17 @@ def test_the_shim_leaves_out_one_option_and_keeps_the_rest_as_they_are(tmp_path:
     assert printed.split("\n")[:-1] == ["-cp", "a b:*", "Main", "", "x$y"]
 
 
+def test_what_spark_prints_goes_to_a_file_if_one_is_named(tmp_path: Path) -> None:
+    home = a_java(tmp_path / "java", "25.0.1")
+    program = shim(Java(home, 25), tmp_path / "cache") / "bin" / "java"
+    environment = {"TIDELOG_SPARK_OUTPUT": str(tmp_path / "a file")}
+    spark = subprocess.run([program, "Spark"], env=environment, capture_output=True, text=True, check=True)
+    assert spark.stdout == ""
+    assert (tmp_path / "a file").read_text(encoding="utf-8") == "Spark\n"
+    launcher = [program, "org.apache.spark.launcher.Main", "Spark"]
+    assert "Spark" in subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def test_where_the_shim_cannot_be_written_java_is_started_itself(tmp_path: Path) -> None:
     home = a_java(tmp_path / "java", "17.0.1")
     (tmp_path / "cache").write_text("a file", encoding="utf-8")

@@ -34,6 +34,8 @@ class PipelineDisplay(Protocol):
 
     def stage(self, text: str) -> None: ...
 
+    def warn(self, text: str) -> None: ...
+
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None: ...
 
     def failed(self, figures: Figures, wait_s: float) -> None: ...
@@ -68,6 +70,9 @@ class LineDisplay:
 
     def stage(self, text: str) -> None:
         click.echo(f"{self._name}: {text}", err=True)
+
+    def warn(self, text: str) -> None:
+        click.echo(f"tidelog: warning: {text}", err=True)
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
         """Lines come by time, not by batch."""
@@ -108,6 +113,9 @@ class JsonDisplay:
 
     def stage(self, text: str) -> None:
         """Programs wait for batches."""
+
+    def warn(self, text: str) -> None:
+        click.echo(f"tidelog: warning: {text}", err=True)
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
         self._print("batch", {**figures.as_json(), "timestamp": report.get("timestamp")})
@@ -150,6 +158,11 @@ class LiveDisplay:
 
     def stage(self, text: str) -> None:
         self._live.update(f"{self._name}: {text}")
+
+    def warn(self, text: str) -> None:
+        from rich.text import Text  # noqa: PLC0415
+
+        self._console.print(Text(f"warning: {text}", style="yellow"))
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
         """The table is drawn by time."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def positions(given: Any) -> dict[tuple[str, str], int]:
     return found
 
 
-def new_reports(seen: int | None, reports: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def new_reports(seen: int | None, reports: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those of batches after `seen`, each once: Spark reports a batch again while nothing happens."""
     fresh: dict[int, Mapping[str, Any]] = {}
     for report in reports:

@@ -15,9 +15,11 @@ from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
 from tidelog.pipelines.definition.sinks import write
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.failures import Backoff
+from tidelog.pipelines.runner.outputs import Output
 from tidelog.pipelines.runner.supervising import Supervisor, Watcher
 from tidelog.pipelines.runner.topics import make_topics, wanted_topics
 from tidelog.pipelines.runner.writing import Run, ShowRows
+from tidelog.pipelines.session.session import output_file
 
 if TYPE_CHECKING:
     import threading
@@ -39,6 +41,9 @@ class Display(Watcher, ShowRows, Protocol):
 
     def stage(self, text: str) -> None:
         """What is being done before there are batches."""
+
+    def warn(self, text: str) -> None:
+        """Something that the user has to know, and that goes on all the same."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,7 @@ class _Watching:
         self._display = display
         self._clock = clock
         self._saved_at_s = 0.0
+        self._output = Output(output_file(directory.log_file))
         self._started_ms = clock.now_ms()
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
@@ -188,6 +194,8 @@ class _Watching:
 
     def look(self, figures: Sequence[Figures]) -> None:
         self._display.look(figures)
+        for warning in self._output.warnings():
+            self._display.warn(warning)
         ended = all(each.state in {"done", "stopped", "failed"} for each in figures)
         if ended or self._clock.monotonic() - self._saved_at_s >= _SAVE_EVERY_S:
             self._saved_at_s = self._clock.monotonic()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S: Final = 0.2
 _STOP_WITHIN_S: Final = 120.0
+_SETTLED_WITHIN_S: Final = 15.0
+_SETTLING: Final = {"Initializing StreamExecution", "Initializing sources"}
 
 
 class Watcher(Protocol):
@@ -67,6 +69,7 @@ class Supervisor:
                 if self.stop.is_set():
                     return
                 self._begin_first(query)
+                self._let_settle(query)
             while not self.stop.is_set() and not all(query.done for query in self.queries):
                 for query in self.queries:
                     self._look(query)
@@ -90,6 +93,14 @@ class Supervisor:
         if query.handle is None:
             query.done = True
             query.figures = replace(query.figures, state="done")
+
+    def _let_settle(self, query: Supervised) -> None:
+        """One after the other: Spark gives the processes of a source ten seconds to start, which is little when those
+        of all queries start at once."""
+        deadline = self.clock.monotonic() + _SETTLED_WITHIN_S
+        while query.handle is not None and query.handle.isActive and self.clock.monotonic() < deadline:
+            if query.handle.status["message"] not in _SETTLING or self.stop.wait(_LOOK_EVERY_S / 2):
+                return
 
     def _look(self, query: Supervised) -> None:
         if query.done:

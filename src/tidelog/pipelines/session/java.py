@@ -28,6 +28,11 @@ OLDEST: Final = 17
 _ASKED_WITHIN_S: Final = 30
 _VERSION: Final = re.compile(r'^(?:JAVA_VERSION=|\S+ version )"(?:1\.)?(\d+)', re.MULTILINE)
 _LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
+_LAUNCHER: Final = "org.apache.spark.launcher.Main"
+"""A Java that only prints how Spark's is to be started, to whoever starts that."""
+
+OUTPUT: Final = "TIDELOG_SPARK_OUTPUT"
+"""Names the file that takes what Spark's Java, and Python started by it, prints."""
 
 
 class Java(NamedTuple):
@@ -103,10 +108,13 @@ def shim(java: Java, cache: Path) -> Path:
 def shim_script(program: Path) -> str:
     return (
         "#!/bin/sh\n"
+        f"output=${OUTPUT}\n"
         "for argument do\n"
         "  shift\n"
-        f'  [ "$argument" = "{_LEFT_OUT}" ] || set -- "$@" "$argument"\n'
+        f'  [ "$argument" = {_LAUNCHER} ] && output=\n'
+        f'  [ "$argument" = {_LEFT_OUT} ] || set -- "$@" "$argument"\n'
         "done\n"
+        '[ -n "$output" ] && exec >"$output" 2>&1\n'
         f'exec {shlex.quote(str(program))} "$@"\n'
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
-from tidelog.pipelines.session.java import find_java, shim
+from tidelog.pipelines.session.java import OUTPUT, find_java, shim
 from tidelog.pipelines.session.places import cache_directory
 from tidelog.pipelines.session.settings import (
     LOCAL_MASTER,
@@ -45,7 +45,8 @@ def build_session(
     """The session of this process; one that exists already is given as it is, with `conf` where Spark allows it.
 
     `master` defaults to all cores of this machine. `short_run` starts sooner and computes slower. Spark's own log goes
-    to `log_file`; without one only its errors are shown. SessionError says what is missing.
+    to `log_file`, and what its processes print beside that; without one it is left out. SessionError says what is
+    missing.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - so that we can say how to get it
@@ -71,7 +72,8 @@ def build_session(
             return builder.getOrCreate()
         except Exception as error:
             if "JAVA_GATEWAY_EXITED" in str(error):
-                raise SessionError("Java ended before Spark was up; what it printed above says why") from error
+                where = "above" if log_file is None else f"in {output_file(log_file)}"
+                raise SessionError(f"Java ended before Spark was up; what it printed {where} says why") from error
             raise
 
 
@@ -84,11 +86,13 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
     settings.setdefault(
         _JAVA_OPTIONS, java_options(short_run, archive, log_options(_HERE / _log_configuration(log_file), log_file))
     )
-    changed = {"JAVA_HOME": str(shim(java, cache)), "SPARK_LAUNCHER_OPTS": _QUICK_LAUNCHER}
+    changed = {
+        "JAVA_HOME": str(shim(java, cache)),
+        "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or _QUICK_LAUNCHER,
+        OUTPUT: "" if log_file is None else str(output_file(log_file)),
+    }
     before = {key: os.environ.get(key) for key in changed}
-    os.environ.update(
-        {**changed, **({"SPARK_LAUNCHER_OPTS": given} if (given := before["SPARK_LAUNCHER_OPTS"]) else {})}
-    )
+    os.environ.update(changed)
     try:
         yield
     finally:
@@ -97,6 +101,11 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
+
+
+def output_file(log_file: Path) -> Path:
+    """What Spark's processes print: their log is not all they have to say."""
+    return log_file.with_suffix(".out")
 
 
 def _log_configuration(log_file: Path | None) -> str:

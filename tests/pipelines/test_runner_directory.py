@@ -1,0 +1,98 @@
+"""What a pipeline keeps on disk, who may use it, and how long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.pipelines import PipelineError
+from tidelog.pipelines.runner.directory import PipelineDirectory, default_root, known_pipelines
+
+HOLDING = """
+import sys
+from pathlib import Path
+from tidelog.pipelines.runner.directory import PipelineDirectory
+with PipelineDirectory(Path(sys.argv[1]), "sales").locked():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_run_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path, "sales")
+    assert directory.runner_pid() is None
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert directory.runner_pid() == holder.pid
+        with pytest.raises(PipelineError, match=f"runs already, in process {holder.pid}"), directory.locked():
+            pass
+        holder.kill()
+    assert directory.runner_pid() is None
+    with directory.locked():
+        assert directory.runner_pid() == os.getpid()
+    assert directory.runner_pid() is None
+
+
+def test_two_files_do_not_share_a_name(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.touch()
+    other.touch()
+    directory = PipelineDirectory(tmp_path / "root", "sales")
+    with directory.locked():
+        directory.claim(one)
+        directory.claim(one)
+        with pytest.raises(PipelineError, match="give this one another name"):
+            directory.claim(other)
+        one.unlink()
+        directory.claim(other)  # the file was moved
+    assert directory.file() == str(other)
+    assert [each.name for each in known_pipelines(tmp_path / "root")] == ["sales"]
+
+
+def test_forgetting_leaves_nothing_but_the_lock(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path, "sales")
+    with directory.locked():
+        directory.claim(tmp_path / "sales.py")
+        directory.save_status({"queries": []})
+        directory.save_schemas({"a": 1})
+        Path(directory.checkpoint("q", None)).mkdir(parents=True)
+        assert directory.schemas() == {"a": 1}
+        directory.forget()
+        assert sorted(path.name for path in directory.path.iterdir()) == ["lock"]
+    assert (directory.exists(), directory.status(), directory.schemas()) == (False, {}, {})
+
+
+def test_checkpoints_may_be_elsewhere(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path, "sales")
+    assert directory.checkpoint("q", None) == str(tmp_path / "sales" / "checkpoints" / "q")
+    assert directory.checkpoint("q", "hdfs://host/x/") == "hdfs://host/x/sales/q"
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path, "sales")
+    directory.path.mkdir()
+    (directory.path / "status.json").write_text("{", encoding="utf-8")
+    with pytest.raises(PipelineError, match=r"status\.json cannot be read"):
+        directory.status()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(PipelineError, match="name another with --dir"),
+        PipelineDirectory(tmp_path / "file", "sales").locked(),
+    ):
+        pass
+
+
+def test_the_root_is_where_the_user_has_state() -> None:
+    assert default_root({"XDG_STATE_HOME": "/s"}) == Path("/s/tidelog/pipelines")
+    assert default_root({}) == Path.home() / ".local/state/tidelog/pipelines"
+    assert known_pipelines(Path("/no/such/place")) == []
