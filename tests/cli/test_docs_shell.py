@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parent.parent.parent
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"json", "mermaid", "python", "sh", "sql", "text", "yaml"}
-PAGES_WITH_TESTS_OF_THEIR_OWN = {"pipelines.md"}
+PAGES_WITH_TESTS_OF_THEIR_OWN = {"pipelines.md", "spark-pipelines.md"}
 INSTALLING = re.compile(r"^pip install ")
 """That tests run at all is proof of it: `make test` installs the package so."""
 COMMENT = re.compile(r"\s+# .*$")
