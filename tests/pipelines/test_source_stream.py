@@ -14,6 +14,7 @@ from source_driving import (
     numbers,
     produce,
     produce_transaction,
+    source,
     stream_reader,
     with_admin,
 )
@@ -21,10 +22,22 @@ from source_driving import (
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.errors import DataLost, SourceError
+from tidelog.pipelines.source.options import SourceOptions
+from tidelog.pipelines.source.stream_planning import StreamPlanner
 from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
     from tidelog.testing import StartBroker
+
+
+class ManualClock:
+    at_s = 1000.0
+
+    def now_ms(self) -> int:
+        return int(self.at_s * 1000)
+
+    def monotonic(self) -> float:
+        return self.at_s
 
 
 def values(rows: list[dict[str, Any]] | None) -> list[bytes]:
@@ -82,6 +95,27 @@ def test_open_transactions_are_waited_for(bootstrap: str, topic: str) -> None:
     assert values(query.next_batch()) == [b"in a transaction"]
     produce_transaction(bootstrap, topic, [b"aborted"], commit=False)
     assert query.next_batch() == []
+
+
+def test_brokers_are_left_alone_while_nothing_comes(bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic)
+    clock = ManualClock()
+    made = source(bootstrap, subscribe=topic)
+    planner = StreamPlanner(SourceOptions.parse(made.options).for_stream(), clock)
+    start = planner.initial()
+
+    def asked() -> int:
+        return planner._connections.cluster.metrics().requests_sent
+
+    before = asked()
+    for _ in range(1000):
+        assert planner.latest(start, unlimited=True) == start
+        clock.at_s += 0.001
+    assert 40 <= asked() - before <= 55
+    produce(bootstrap, topic, [b"new"])
+    clock.at_s += 0.025
+    assert planner.latest(start, unlimited=True) != start
+    planner.close()
 
 
 # Limits
