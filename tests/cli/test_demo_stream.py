@@ -47,6 +47,13 @@ def test_events_look_like_a_shop() -> None:
     assert [json.loads(event.value)["event"] for event in made] == list(range(4000))
 
 
+def test_the_click_before_an_order_is_its_checkout() -> None:
+    made = [json.loads(event.value) for event in events(400, 7, 1000)]
+    for *clicks, checkout, order in zip(*[iter(made)] * 4, strict=True):
+        assert (checkout["page"], checkout["session"]) == ("checkout", order["session"])
+        assert all(click["page"] != "checkout" for click in clicks)
+
+
 def test_a_report_adds_up() -> None:
     report = Report()
     made = [event for event in events(400, 7, 0) if event.topic == ORDERS]
@@ -75,7 +82,7 @@ def test_a_report_notices_what_is_swapped_repeated_or_made_up(order: list[int]) 
 
 def demo(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tidelog", "demo", *arguments],
+        [sys.executable, "-m", "tidelog", "demo", "--without-spark", *arguments],
         capture_output=True,
         text=True,
         timeout=120,

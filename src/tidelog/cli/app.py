@@ -26,7 +26,7 @@ COMMANDS = {
     "cluster": Home("tidelog.cli.cluster", "Describe the cluster: brokers, controller, log directories."),
     "pipeline": Home("tidelog.cli.pipeline", "Run pipelines on Spark, and see how they are."),
     "log": Home("tidelog.cli.log", "Look into the files of a log directory."),
-    "demo": Home("tidelog.cli.demo", "Start a broker and watch events stream through it."),
+    "demo": Home("tidelog.cli.demo", "Start a broker and a pipeline, and watch events stream through them."),
 }
 
 

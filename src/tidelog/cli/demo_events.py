@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ EURO_PERCENT = {"EUR": 100, "USD": 92, "GBP": 117, "CHF": 104}
 """What a hundredth of each currency is worth in hundredths of a euro cent: sums stay whole numbers."""
 
 _COUNTRIES = (("DE", "EUR"), ("FR", "EUR"), ("ES", "EUR"), ("US", "USD"), ("GB", "GBP"), ("CH", "CHF"))
-_PAGES = ("home", "search", "category", "product", "product", "product", "cart", "checkout")
+_PAGES = ("home", "search", "category", "product", "product", "product", "cart")
+_CHECKOUT = "checkout"
 _DEVICES = ("phone", "phone", "laptop", "tablet")
 _CUSTOMERS = 5000
 _SESSIONS_OPEN = 400
@@ -43,24 +45,36 @@ class Event(NamedTuple):
     timestamp_ms: int
 
 
-def events(count: int, seed: int, start_ms: int) -> Iterator[Event]:
-    """`count` events, the same for the same seed: three clicks to an order, sessions that come and go."""
+def events(count: int, seed: int, start_ms: int, step_ms: int = 1) -> Iterator[Event]:
+    """`count` events, the same for the same seed: three clicks to an order, sessions that come and go.
+
+    The click before an order is the one with which its session went to the checkout.
+    """
     dice = random.Random(seed)  # noqa: S311 - made-up data
     encode = json.JSONEncoder(separators=(",", ":")).encode
     sessions = [_session(dice, number) for number in range(_SESSIONS_OPEN)]
     opened = _SESSIONS_OPEN
+    at = 0
     for number in range(count):
-        timestamp_ms = start_ms + number
-        at = dice.randrange(_SESSIONS_OPEN)
+        timestamp_ms = start_ms + number * step_ms
+        step = number % (_CLICKS_PER_ORDER + 1)
+        if step < _CLICKS_PER_ORDER:
+            at = dice.randrange(_SESSIONS_OPEN)
         session = sessions[at]
-        if number % (_CLICKS_PER_ORDER + 1) == _CLICKS_PER_ORDER:
+        if step == _CLICKS_PER_ORDER:
             order = _order(dice, number, session, timestamp_ms)
             yield Event(ORDERS, session["customer"].encode(), encode(order).encode(), timestamp_ms)
             sessions[at] = _session(dice, opened)
             opened += 1
         else:
-            click = _click(dice, number, session, timestamp_ms)
+            page = _CHECKOUT if step == _CLICKS_PER_ORDER - 1 else dice.choice(_PAGES)
+            click = _click(dice, number, session, timestamp_ms, page)
             yield Event(CLICKS, session["session"].encode(), encode(click).encode(), timestamp_ms)
+
+
+def moment(timestamp_ms: int) -> str:
+    """As it stands in events."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _session(dice: random.Random, number: int) -> dict[str, str]:
@@ -89,12 +103,13 @@ def _order(dice: random.Random, number: int, session: dict[str, str], timestamp_
         "quantity": quantity,
         "amount_cents": quantity * int(str(product["price_cents"])),
         "currency": session["currency"],
-        "time_ms": timestamp_ms,
+        "at": moment(timestamp_ms),
     }
 
 
-def _click(dice: random.Random, number: int, session: dict[str, str], timestamp_ms: int) -> dict[str, object]:
-    page = dice.choice(_PAGES)
+def _click(
+    dice: random.Random, number: int, session: dict[str, str], timestamp_ms: int, page: str
+) -> dict[str, object]:
     return {
         "event": number,
         "session": session["session"],
@@ -103,5 +118,5 @@ def _click(dice: random.Random, number: int, session: dict[str, str], timestamp_
         "sku": dice.choice(_PRODUCTS)["sku"] if page in {"product", "cart"} else None,
         "device": session["device"],
         "country": session["country"],
-        "time_ms": timestamp_ms,
+        "at": moment(timestamp_ms),
     }

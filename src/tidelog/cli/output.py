@@ -64,6 +64,11 @@ def _text(cell: Cell) -> str:
     return "-" if cell is None else str(cell)
 
 
+def program_name() -> str:
+    """As the user has called it."""
+    return "tidelog" if not sys.argv[0].endswith("__main__.py") else "python -m tidelog"
+
+
 def human_bytes(size: float) -> str:
     for unit in ("B", "KB", "MB", "GB"):
         if abs(size) < 1000:
