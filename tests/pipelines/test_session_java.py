@@ -89,7 +89,7 @@ def test_what_spark_prints_goes_to_a_file_if_one_is_named(tmp_path: Path) -> Non
     spark = subprocess.run([program, "Spark"], env=environment, capture_output=True, text=True, check=True)
     assert spark.stdout == ""
     assert (tmp_path / "a file").read_text(encoding="utf-8") == "Spark\n"
-    launcher = [program, "org.apache.spark.launcher.Main", "Spark"]
+    launcher = [str(program), "org.apache.spark.launcher.Main", "Spark"]
     assert "Spark" in subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True).stdout
 
 

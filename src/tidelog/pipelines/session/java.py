@@ -99,7 +99,7 @@ def shim(java: Java, cache: Path) -> Path:
     try:
         if not program.exists() or program.read_text(encoding="utf-8") != text:
             program.parent.mkdir(parents=True, exist_ok=True)
-            _replace(program, text)
+            replace_file(program, text)
     except OSError:
         return java.home
     return program.parent.parent
@@ -119,8 +119,8 @@ def shim_script(program: Path) -> str:
     )
 
 
-def _replace(path: Path, text: str) -> None:
-    """Whole or not at all: another session may start at the same time."""
+def replace_file(path: Path, text: str) -> None:
+    """A program, whole or not at all: another session may start at the same time."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -12,6 +12,7 @@ from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
 from tidelog.pipelines.session.java import OUTPUT, find_java, shim
 from tidelog.pipelines.session.places import cache_directory
+from tidelog.pipelines.session.python import python_shim
 from tidelog.pipelines.session.settings import (
     LOCAL_MASTER,
     SHORT_RUN,
@@ -55,7 +56,7 @@ def build_session(
 
     in_submit = _RUNS_IN_SPARK_SUBMIT in os.environ
     chosen = master or str(conf.get("spark.master", "" if in_submit else LOCAL_MASTER))
-    settings = merged(defaults(chosen, os.cpu_count() or 1, sys.executable), conf)
+    settings = merged(defaults(chosen, os.cpu_count() or 1, _python()), conf)
     builder = SparkSession.builder.appName(name)
     if chosen:
         settings["spark.master"] = chosen
@@ -82,7 +83,7 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
     """The environment in which Spark starts the right Java, and that Java's options among the settings."""
     java = find_java(os.environ)
     cache = cache_directory(os.environ)
-    archive = archive_options(cache, java, _jars(), SHORT_RUN if short_run else ())
+    archive = archive_options(cache, java, _spark_home() / "jars", SHORT_RUN if short_run else ())
     settings.setdefault(
         _JAVA_OPTIONS, java_options(short_run, archive, log_options(_HERE / _log_configuration(log_file), log_file))
     )
@@ -112,7 +113,11 @@ def _log_configuration(log_file: Path | None) -> str:
     return "log-to-stderr.properties" if log_file is None else "log-to-file.properties"
 
 
-def _jars() -> Path:
+def _python() -> str:
+    return python_shim(sys.executable, cache_directory(os.environ), _spark_home())
+
+
+def _spark_home() -> Path:
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - PySpark's own answer, with SPARK_HOME
 
-    return Path(_find_spark_home()) / "jars"
+    return Path(_find_spark_home())

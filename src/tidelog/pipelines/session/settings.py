@@ -33,6 +33,7 @@ ON_THIS_MACHINE: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    "spark.python.daemon.module": "tidelog.pipelines.session.worker_daemon",
 }
 
 SHORT_RUN: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -55,7 +56,6 @@ def defaults(master: str, cores: int, python: str) -> dict[str, str]:
         **ON_THIS_MACHINE,
         "spark.sql.shuffle.partitions": str(min(local_cores(master, cores), SHUFFLE_PARTITIONS_MAX)),
         "spark.pyspark.python": python,
-        "spark.pyspark.driver.python": python,
     }
 
 
