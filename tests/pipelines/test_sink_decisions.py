@@ -24,6 +24,7 @@ from tidelog.pipelines.sink.decisions import (
     decider_id,
     judge,
     refusal_text,
+    run_of,
     taken_over,
     transactions_of,
     transactions_of_run,
@@ -90,6 +91,16 @@ def test_who_takes_over_retires_the_other_and_keeps_what_was_decided() -> None:
     assert (third.batch, third.run, third.retired) == (1, "r2", ("r1",))
 
 
+def test_who_is_at_work_when_a_run_takes_over_is_retired_too() -> None:
+    proposal = Proposal("q", "r2", 0, NO_RUN)
+    first = decided(None, proposal, (), adopted=True, checkpoint=None, open_runs={"r1", "r2"})
+    assert first.retired == ("r1",)
+    second = taken_over(first, "r4", {"r3", "r4", "r2", "r1"})
+    assert second.retired == ("r1", "r3", "r2")
+    goes_on = decided(second, Proposal("q", "r4", 1, "r2"), (), adopted=True, checkpoint=None, open_runs={"r5"})
+    assert goes_on.retired == second.retired
+
+
 def test_the_oldest_of_many_runs_are_forgotten() -> None:
     decision = LAST
     for number in range(2 * RETIRED_MAX):
@@ -104,6 +115,9 @@ def test_names_lie_under_their_query_and_run() -> None:
     assert name.startswith(transactions_of("q"))
     assert decider_id("q").startswith(transactions_of("q"))
     assert not attempt_id("q2", "r", "p", 3).startswith(transactions_of("q"))
+    assert run_of("q", name) == "r"
+    assert run_of("q", decider_id("q")) is None
+    assert run_of("q2", name) is None
 
 
 _names = st.text(st.characters(codec="utf-8", exclude_characters="."), min_size=1, max_size=8)

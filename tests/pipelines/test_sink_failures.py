@@ -12,6 +12,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,7 +38,7 @@ from tidelog.pipelines.sink.writing import write_prepared
 from tidelog.testing import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -92,24 +93,9 @@ def driver(bootstrap: str, output: str, checkpoint: Checkpoint) -> Callable[...,
     return start
 
 
-def run_to_die(
-    bootstrap: str,
-    topic: str,
-    checkpoint: Checkpoint,
-    *,
-    dies_at: int = -1,
-    batches: int = 1,
-    settings: Mapping[str, str] = {},
-) -> list[str]:
-    """A driver in a process of its own; gives what it said. It dies at the step of that number, if it comes so far."""
-    told = {
-        "bootstrap": bootstrap,
-        "topic": topic,
-        "checkpoint": str(checkpoint.directory),
-        "dies_at": dies_at,
-        "batches": batches,
-        "settings": dict(settings),
-    }
+def run_to_die(bootstrap: str, topic: str, checkpoint: Checkpoint, *, dies_at: int = -1) -> list[str]:
+    """A driver in a process of its own; gives what it said. It dies at that step of its second batch."""
+    told = {"bootstrap": bootstrap, "topic": topic, "checkpoint": str(checkpoint.directory), "dies_at": dies_at}
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "client")])
     done = subprocess.run(
         [sys.executable, str(HERE / "sink_run_to_die.py"), json.dumps(told)],
@@ -141,13 +127,11 @@ def test_of_several_attempts_at_a_task_one_is_seen(
 def test_an_attempt_whose_process_dies_halfway_holds_nobody_back(
     bootstrap: str, output: str, checkpoint: Checkpoint, driver: Callable[..., Driver]
 ) -> None:
-    run = driver()
-    run_to_die(bootstrap, output, checkpoint, dies_at=2)  # all tasks have prepared, under another run
-    batch = checkpoint.plan()
-    assert batch == 0
+    assert run_to_die(bootstrap, output, checkpoint, dies_at=1)[-1] == "step commit"
     assert len(open_transactions(bootstrap, checkpoint.query)) == TASKS
-    run.commit(batch, run.write(batch))
-    assert visible(bootstrap, output) == list(range(ROWS))
+    assert driver().batch() == 1
+    assert visible(bootstrap, output) == list(range(2 * ROWS))
+    assert open_transactions(bootstrap, checkpoint.query) == []
 
 
 def test_an_attempt_that_fails_aborts_what_it_wrote(
@@ -224,10 +208,11 @@ def test_what_a_driver_had_decided_is_completed_and_not_written_again(
     assert visible(bootstrap, output) == list(range(2 * ROWS))
 
 
+@pytest.mark.timeout(900)
 def test_a_driver_that_is_killed_at_any_step_loses_and_repeats_nothing(
     bootstrap: str, output: str, checkpoint: Checkpoint
 ) -> None:
-    """One after the other, on one checkpoint: every death is followed by a run that repairs it, and dies later."""
+    """One after the other, on one checkpoint: each is followed by a run that repairs it, and dies a step later."""
     died: list[str] = []
     number = 0
     while not died or died[-1] != "step finish":
@@ -235,11 +220,12 @@ def test_a_driver_that_is_killed_at_any_step_loses_and_repeats_nothing(
         number += 1
     assert {each.removeprefix("step ") for each in died} == {
         "write",
-        "begin",
+        "commit",
         "adopt",
         "decide",
         "decided but for the end",
         "complete",
+        "sweep",
         "one is completed",
         "completed",
         "finish",
@@ -290,23 +276,25 @@ def test_a_commit_that_gets_no_answer_is_settled_by_the_abort(
     """The broker stops, the commit times out, the broker goes on, and may do then what it was asked to."""
     broker = fresh_broker()
     create_topic(broker.bootstrap, topic)
-    waiting = {"kafka.max.block.ms": "1000", "kafka.request.timeout.ms": "900", "kafka.delivery.timeout.ms": "1000"}
+    waiting = {"kafka.max.block.ms": "3000", "kafka.request.timeout.ms": "2500", "kafka.delivery.timeout.ms": "3000"}
+    reached: list[str] = []
 
     def stops(name: str) -> None:
+        reached.append(name)
         if name == step:
             os.kill(broker.pid, signal.SIGSTOP)
 
-    run = Driver(broker.bootstrap, topic, checkpoint, step=stops, settings=waiting)
     batch = checkpoint.plan()
-    messages = run.write(batch)
+    messages = Driver(broker.bootstrap, topic, checkpoint).write(batch)
     try:
         with pytest.raises((TimedOut, TransactionFailed)):
-            run.commit(batch, messages)
+            Driver(broker.bootstrap, topic, checkpoint, step=stops, settings=waiting).commit(batch, messages)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    Driver(broker.bootstrap, topic, checkpoint).abort(batch, messages)
-    decision = last_decision(run)
-    assert decision is not None or step != "complete"
+    settling = Driver(broker.bootstrap, topic, checkpoint)
+    settling.abort(batch, messages)
+    decision = last_decision(settling)
+    assert decision is not None or "complete" not in reached
     assert visible(broker.bootstrap, topic) == ([] if decision is None else list(range(ROWS)))
     assert Driver(broker.bootstrap, topic, checkpoint).batch() == 0
     assert visible(broker.bootstrap, topic) == list(range(ROWS))
@@ -372,6 +360,39 @@ def test_a_driver_that_is_fenced_while_it_decides_looks_again(
     proposals.append(decide())
     with pytest.raises(Refused, match="taken over"):
         older.commit(batch, of_older)
+    assert visible(bootstrap, output) == list(range(2 * ROWS))
+
+
+def test_a_driver_that_comes_to_its_senses_late_aborts_nothing_of_a_newer_one(
+    bootstrap: str, output: str, checkpoint: Checkpoint, driver: Callable[..., Driver]
+) -> None:
+    """It is about to abort what others have left open, while a newer run has decided a batch and not completed it."""
+    reached, goes_on = Event(), Event()
+
+    def waits(name: str) -> None:
+        if name == "sweep":
+            reached.set()
+            goes_on.wait()
+
+    older = driver(step=waits)
+    batch = checkpoint.plan()
+    of_older = older.write(batch)
+
+    async def decide() -> None:
+        await older.decider.commit(*proposed(older.options, of_older, batch))
+        await older.decider.close()
+
+    with ThreadPoolExecutor() as pool:
+        committing = pool.submit(asyncio.run, decide())
+        reached.wait()
+        driver().batch()
+        newer = driver(step=dies_at("complete"))
+        with pytest.raises(Died):
+            newer.batch()
+        goes_on.set()
+        committing.result()
+    assert len(open_transactions(bootstrap, checkpoint.query)) == TASKS
+    driver().batch()
     assert visible(bootstrap, output) == list(range(2 * ROWS))
 
 

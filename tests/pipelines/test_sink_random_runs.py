@@ -18,7 +18,7 @@ from tidelog.pipelines.sink.processes import WritingProcess
 if TYPE_CHECKING:
     from tidelog.pipelines.sink.messages import Written
 
-STEPS = ("begin", "adopt", "decide", "complete", "one is completed", "completed", "take over")
+STEPS = ("begin", "adopt", "decide", "complete", "sweep", "one is completed", "completed", "take over")
 """All but the one in which an open transaction of the decider's has to be waited for by tasks, which takes long."""
 
 

@@ -25,8 +25,7 @@ from tidelog.pipelines.sink.decisions import (
     judge,
     refusal_text,
     taken_over,
-    transactions_of,
-    transactions_of_run,
+    takes_over,
 )
 from tidelog.pipelines.sink.desk import Desk, Step, TransactionLost, no_step
 
@@ -99,22 +98,26 @@ class Decider:
             await desk.abort(prepared, proposal)
             if last.run != proposal.run:
                 self._step("take over")
-                await desk.store(taken_over(last, proposal.run))
+                await desk.store(taken_over(last, proposal.run, await desk.open_runs()))
             await self._complete(desk)
             return
         if last is None:
             await self._warn_of_repetition(desk)
+        open_runs = await desk.open_runs() if takes_over(last, proposal.run) else ()
         self._step("adopt")
         winners, adopted = await desk.adopt(prepared, proposal)
         self._step("decide")
-        await desk.store(decided(last, proposal, winners, adopted=adopted, checkpoint=self._checkpoint), self._step)
+        decision = decided(last, proposal, winners, adopted=adopted, checkpoint=self._checkpoint, open_runs=open_runs)
+        await desk.store(decision, self._step)
         self._step("complete")
         await self._complete(desk)
 
     async def _complete(self, desk: Desk) -> None:
-        assert desk.last is not None
-        winners = desk.last.transactional_ids
-        await asyncio.gather(desk.complete(self._step), desk.sweep(transactions_of(self._query), winners))
+        last = desk.last
+        assert last is not None
+        await asyncio.gather(
+            desk.complete(self._step), desk.sweep({last.run, *last.retired}, last.transactional_ids, self._step)
+        )
         self._step("completed")
 
     async def abort(self, proposal: Proposal, prepared: Sequence[PreparedTransaction]) -> None:
@@ -127,7 +130,7 @@ class Decider:
                 await desk.complete(self._step)
             else:
                 await desk.abort(prepared, proposal)
-            await desk.sweep(transactions_of_run(self._query, proposal.run), desk.spared(proposal))
+            await desk.sweep({proposal.run}, desk.spared(proposal))
         finally:
             await self.close()
 

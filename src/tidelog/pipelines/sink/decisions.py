@@ -4,7 +4,8 @@ A batch counts from the moment its decision is stored, and never before. Afterwa
 transactions are committed, by whoever comes first, as often as it takes.
 
 A run is one start of a query; a query keeps its id over all its runs. A run may take over from the one that it found
-when its first task began, and from nobody else. Whoever was taken over from never decides again.
+when its first task began, and from nobody else. Whoever was taken over from never decides again, nor does whoever was
+at work then. Only what such runs have left open is aborted: it may be late, but never hits what a newer run decided.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.client.transactions.handles import PreparedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 VERSION: Final = 1
 PREFIX: Final = "tidelog-sink"
@@ -160,23 +161,31 @@ def decided(
     *,
     adopted: bool,
     checkpoint: str | None,
+    open_runs: Collection[str] = (),
 ) -> Decision:
-    """What is to be stored for a proposal that is new."""
+    """What is to be stored for a proposal that is new.
+
+    `open_runs` have transactions open when a run takes over. They began before it decided: they cannot take over.
+    """
     return Decision(
         query=proposal.query,
         run=proposal.run,
         batch=proposal.batch,
         winners=tuple(winners),
         adopted=adopted,
-        retired=_retired(last, proposal.run),
+        retired=_retired(last, proposal.run, open_runs),
         offsets=proposal.offsets,
         checkpoint=checkpoint,
     )
 
 
-def taken_over(last: Decision, run: str) -> Decision:
+def taken_over(last: Decision, run: str, open_runs: Collection[str] = ()) -> Decision:
     """The same batch and winners, for a run that repeats the batch: from now on it decides."""
-    return replace(last, run=run, retired=_retired(last, run))
+    return replace(last, run=run, retired=_retired(last, run, open_runs))
+
+
+def takes_over(last: Decision | None, run: str) -> bool:
+    return last is None or last.run != run
 
 
 def refusal_text(verdict: Verdict, last: Decision, proposal: Proposal) -> str:
@@ -220,6 +229,13 @@ def attempt_id(query: str, run: str, process: str, place: int) -> str:
     return f"{transactions_of_run(query, run)}{process}.{place}"
 
 
+def run_of(query: str, transactional_id: str) -> str | None:
+    """Of an attempt's transaction; None if it is none of the query's."""
+    prefix = transactions_of(query)
+    run, dot, _ = transactional_id.removeprefix(prefix).partition(".")
+    return run if transactional_id.startswith(prefix) and dot else None
+
+
 def decider_id(query: str) -> str:
     return f"{transactions_of(query)}decider"
 
@@ -227,10 +243,12 @@ def decider_id(query: str) -> str:
 # ---
 
 
-def _retired(last: Decision | None, run: str) -> tuple[str, ...]:
-    if last is None or last.run == run:
-        return () if last is None else last.retired
-    return (*(each for each in last.retired if each != run), last.run)[-RETIRED_MAX:]
+def _retired(last: Decision | None, run: str, open_runs: Collection[str]) -> tuple[str, ...]:
+    if not takes_over(last, run):
+        assert last is not None
+        return last.retired
+    before = () if last is None else (*last.retired, *sorted({*open_runs} - {*last.retired, last.run, run}), last.run)
+    return (before or tuple(sorted({*open_runs} - {run})))[-RETIRED_MAX:]
 
 
 def _shown(offsets: SourceOffsets | None) -> str:

@@ -24,7 +24,7 @@ from tidelog.client.transactions.deciding import TransactionDecider
 from tidelog.errors import BrokerError
 from tidelog.pipelines.sink.client_settings import as_client
 from tidelog.pipelines.sink.decision_log import RECORD_BYTES_MAX, TOPIC, DecisionLog
-from tidelog.pipelines.sink.decisions import decider_id, transactions_of
+from tidelog.pipelines.sink.decisions import decider_id, run_of, transactions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -40,6 +40,7 @@ Step = Callable[[str], None]
 
 _DECIDER_TIMEOUT_MS: Final = 10_000
 """Of the transaction that holds one record: a driver that dies in it must not keep other queries waiting."""
+_FORGOTTEN_AFTER_MS: Final = 3_600_000
 _TRIES_MAX: Final = 3
 
 
@@ -178,7 +179,8 @@ class Desk:
     async def end_for_good(self, decision: Decision) -> None:
         """Of another query, which nobody runs any more."""
         await self._end(decision)
-        await self.sweep(transactions_of(decision.query), decision.transactional_ids)
+        left = {each for each in await self._open(decision.query) if each not in decision.transactional_ids}
+        await self._transactions.fence(left)
 
     async def abort(self, prepared: Iterable[PreparedTransaction], proposal: Proposal) -> None:
         """But for the winners of a decision that covers the batch, which nobody aborts any more."""
@@ -187,22 +189,34 @@ class Desk:
             each.transactional_id for each in prepared if each.written and each.transactional_id not in spared
         )
 
-    async def sweep(self, prefix: str, spared: Collection[str]) -> None:
-        """Aborts what is open under the prefix. What cannot be reached now is left to the next time, or its timeout."""
+    async def open_runs(self) -> frozenset[str]:
+        """Those that have a transaction open now."""
+        return frozenset(run for run in (await self._open(self._query)).values())
+
+    async def sweep(self, runs: Collection[str], spared: Collection[str], step: Step = no_step) -> None:
+        """Aborts what the runs have left open. What cannot be reached now is left to the next time, or its timeout.
+
+        Also what has been open for longer than any timeout: some driver adopted it, and was never seen again.
+        """
+        step("sweep")
         try:
-            listed = await self._admin.list_transactions(states=["Ongoing"], pattern=re.escape(prefix) + ".*")
-            lost = [
-                each.transactional_id
-                for each in listed
-                if each.transactional_id.startswith(prefix)
-                and each.transactional_id not in spared
-                and each.transactional_id != decider_id(self._query)
-            ]
+            found = await self._open(self._query)
+            lost = {name for name, run in found.items() if run in runs and name not in spared}
+            if found.keys() - lost - {*spared}:
+                old = await self._open(self._query, longer_than_ms=_FORGOTTEN_AFTER_MS)
+                lost |= old.keys() - {*spared}
             if lost:
                 log.info("aborting %d transactions that attempts and runs before have left open", len(lost))
                 await self._transactions.fence(lost)
         except (ClientError, BrokerError) as error:
             log.warning("transactions that others have left open could not be aborted now: %s", error)
+
+    async def _open(self, query: str, *, longer_than_ms: int = -1) -> dict[str, str]:
+        """Attempts' transactions of a query that are open, each with its run."""
+        pattern = re.escape(transactions_of(query)) + ".*"
+        listed = await self._admin.list_transactions(states=["Ongoing"], pattern=pattern, longer_than_ms=longer_than_ms)
+        runs = {each.transactional_id: run_of(query, each.transactional_id) for each in listed}
+        return {name: run for name, run in runs.items() if run is not None}
 
     def spared(self, proposal: Proposal) -> Collection[str]:
         """A run's transactional ids are used again from batch to batch: winners of earlier ones are completed."""
