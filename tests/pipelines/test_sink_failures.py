@@ -28,7 +28,9 @@ from sink_runs import (
     visible,
 )
 
+from tidelog.client import connection
 from tidelog.client.errors import TimedOut, TransactionFailed
+from tidelog.client.versions import choose_version
 from tidelog.pipelines.sink.decider import OutputRepeats, Refused
 from tidelog.pipelines.sink.desk import TransactionLost
 from tidelog.pipelines.sink.messages import TaskIdentity
@@ -36,14 +38,17 @@ from tidelog.pipelines.sink.processes import WritingProcess
 from tidelog.pipelines.sink.stream import proposed
 from tidelog.pipelines.sink.writing import write_prepared
 from tidelog.testing import eventually
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.messages.list_transactions import ListTransactionsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from tidelog.pipelines.sink.desk import Step
     from tidelog.testing import StartBroker
+    from tidelog.wire.declare import Message
 
 HERE = Path(__file__).resolve().parent
 SHORT = {"kafka.transaction.timeout.ms": "1000"}
@@ -507,3 +512,29 @@ def test_without_two_phase_commits_it_works_with_the_weaker_promise(
         slow.commit(batch, messages)
     Driver(broker.bootstrap, topic, checkpoint).batch()
     assert visible(broker.bootstrap, topic) == list(range(2 * ROWS))
+
+
+@pytest.mark.parametrize("lists", [0, 1])
+def test_older_brokers_will_do(
+    bootstrap: str,
+    output: str,
+    checkpoint: Checkpoint,
+    driver: Callable[..., Driver],
+    monkeypatch: pytest.MonkeyPatch,
+    lists: int,
+) -> None:
+    """Which know no two-phase commits, and find transactions by less."""
+    newest: dict[type[Message], int] = {InitProducerIdRequest: 5, ListTransactionsRequest: lists}
+
+    def chosen(offered: Mapping[int, tuple[int, int]], request: type[Message], limit: int | None = None) -> int:
+        return choose_version(offered, request, newest.get(request, limit))
+
+    monkeypatch.setattr(connection, "choose_version", chosen)
+    driver().task(checkpoint.plan(), 0)
+    run = driver()
+    run.batch()
+    run.batch()
+    decision = last_decision(run)
+    assert decision is not None
+    assert not decision.adopted
+    assert visible(bootstrap, output) == list(range(2 * ROWS))

@@ -52,12 +52,12 @@ class DecisionLog:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._admin = Admin(as_client(config, ClientConfig))
+        self.admin = Admin(as_client(config, ClientConfig))
         self._consumer: Consumer | None = None
         self._partitions = 0
 
     async def __aenter__(self) -> Self:
-        await self._admin.start()
+        await self.admin.start()
         return self
 
     async def __aexit__(
@@ -70,16 +70,16 @@ class DecisionLog:
             if self._consumer is not None:
                 await self._consumer.close()
         finally:
-            await self._admin.close()
+            await self.admin.close()
 
     async def ensure(self) -> None:
         """Creates the topic if it is not there."""
         if await self._look_up():
             return
-        brokers = len((await self._admin.describe_cluster()).brokers)
+        brokers = len((await self.admin.describe_cluster()).brokers)
         replicas = min(_REPLICAS_MAX, brokers)
         configs = {**_CONFIGS, "min.insync.replicas": str(min(2, replicas))}
-        outcome = (await self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, replicas, configs=configs)]))[TOPIC]
+        outcome = (await self.admin.create_topics([NewTopic(TOPIC, PARTITIONS, replicas, configs=configs)]))[TOPIC]
         if isinstance(outcome, BrokerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise outcome
         while not await self._look_up():  # noqa: ASYNC110 - brokers tell nobody
@@ -118,7 +118,7 @@ class DecisionLog:
     async def _look_up(self) -> bool:
         if not self._partitions:
             try:
-                self._partitions = len((await self._admin.describe_topic(TOPIC)).partitions)
+                self._partitions = len((await self.admin.describe_topic(TOPIC)).partitions)
             except BrokerError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
@@ -139,7 +139,7 @@ class DecisionLog:
         return await self._offset(partition, OffsetSpec.earliest()), end
 
     async def _offset(self, partition: TopicPartition, spec: OffsetSpec, *, committed_only: bool = False) -> int:
-        found = (await self._admin.list_offsets({partition: spec}, committed_only=committed_only))[partition]
+        found = (await self.admin.list_offsets({partition: spec}, committed_only=committed_only))[partition]
         return 0 if found is None else int(found.offset)
 
     async def _between(self, partition: TopicPartition, begin: int, stop: int) -> dict[bytes, bytes | None]:

@@ -6,11 +6,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.admin import Admin
-from tidelog.client.config import ClientConfig
 from tidelog.client.errors import (
     ClientError,
     NotSupported,
@@ -22,13 +21,14 @@ from tidelog.client.errors import (
 from tidelog.client.producer import Producer
 from tidelog.client.transactions.deciding import TransactionDecider
 from tidelog.errors import BrokerError
-from tidelog.pipelines.sink.client_settings import as_client
 from tidelog.pipelines.sink.decision_log import RECORD_BYTES_MAX, TOPIC, DecisionLog
 from tidelog.pipelines.sink.decisions import decider_id, run_of, transactions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from tidelog.client.admin import Admin
+    from tidelog.client.administration.transactions import ListedTransaction
     from tidelog.client.config import ProducerConfig
     from tidelog.client.transactions.handles import PreparedTransaction
     from tidelog.pipelines.sink.decisions import Decision, Proposal
@@ -61,19 +61,18 @@ class Desk:
         log_: DecisionLog,
         producer: Producer,
         transactions: TransactionDecider,
-        admin: Admin,
         last: Decision | None,
     ) -> None:
         self._query = query
         self.log = log_
         self._producer = producer
         self._transactions = transactions
-        self._admin = admin
+        self._admin: Admin = log_.admin
         self.last = last
 
     @classmethod
     async def open(cls, config: ProducerConfig, query: str) -> Desk:
-        opened: list[DecisionLog | Producer | TransactionDecider | Admin] = []
+        opened: list[DecisionLog | Producer | TransactionDecider] = []
         try:
             log_ = DecisionLog(config)
             opened.append(log_)
@@ -95,19 +94,15 @@ class Desk:
             last = await log_.last(query)
             transactions = TransactionDecider(config)
             opened.append(transactions)
-            admin = Admin(as_client(config, ClientConfig))
-            opened.append(admin)
-            await asyncio.gather(transactions.__aenter__(), admin.start())
-            return cls(query, log_, producer, transactions, admin, last)
+            await transactions.__aenter__()
+            return cls(query, log_, producer, transactions, last)
         except BaseException:
             for each in reversed(opened):
                 await each.close()
             raise
 
     async def close(self) -> None:
-        await asyncio.gather(
-            self._producer.close(flush=False), self.log.close(), self._transactions.close(), self._admin.close()
-        )
+        await asyncio.gather(self._producer.close(flush=False), self.log.close(), self._transactions.close())
 
     async def adopt(
         self, prepared: Iterable[PreparedTransaction], proposal: Proposal
@@ -213,8 +208,13 @@ class Desk:
 
     async def _open(self, query: str, *, longer_than_ms: int = -1) -> dict[str, str]:
         """Attempts' transactions of a query that are open, each with its run."""
-        pattern = re.escape(transactions_of(query)) + ".*"
-        listed = await self._admin.list_transactions(states=["Ongoing"], pattern=pattern, longer_than_ms=longer_than_ms)
+        listed: list[ListedTransaction] = []
+        for pattern in (re.escape(transactions_of(query)) + ".*", None):
+            with suppress(NotSupported):  # older brokers know no patterns, then no durations, then no lists at all
+                listed = await self._admin.list_transactions(
+                    states=["Ongoing"], pattern=pattern, longer_than_ms=longer_than_ms
+                )
+                break
         runs = {each.transactional_id: run_of(query, each.transactional_id) for each in listed}
         return {name: run for name, run in runs.items() if run is not None}
 
