@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tidelog.client.serializers.framing import prefix
 from tidelog.client.serializers.registry import Schema, SchemaRegistry
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.pipelines.definition.sinks import TopicWrite
 
 DELETED: Final = "_deleted"
+_IN_PYTHON: Final = ("avro", "protobuf")
 
 
 def encode(rows: DataFrame, writes: TopicWrite, beside: Path) -> DataFrame:
@@ -42,11 +44,13 @@ def encode(rows: DataFrame, writes: TopicWrite, beside: Path) -> DataFrame:
     columns: list[Column] = []
     if writes.key:
         columns.append(_key(writes.key).alias("key"))
-    deleted = F.coalesce(F.col(DELETED), F.lit(False)) if DELETED in rows.columns else None
-    columns.append(_value(rows, kept, writes, beside, deleted).alias("value"))
     if writes.headers:
         columns.append(_headers(writes.headers).alias("headers"))
-    return rows.select(*columns)
+    value = _value(rows, kept, writes.value)
+    if DELETED in rows.columns:
+        value = F.when(~F.coalesce(F.col(DELETED), F.lit(False)), value)
+    records = rows.select(*columns, value.alias("value"))
+    return _in_python(records, writes.value, writes.topic or "", beside) if writes.value.kind in _IN_PYTHON else records
 
 
 def _key(names: tuple[str, ...]) -> Column:
@@ -64,38 +68,21 @@ def _headers(names: tuple[str, ...]) -> Column:
     return F.array(*pairs)
 
 
-def _value(rows: DataFrame, kept: list[str], writes: TopicWrite, beside: Path, deleted: Column | None) -> Column:
-    given = writes.value
-    assert given is not None
-    whole = F.struct(*(F.col(f"`{name}`") for name in kept))
-    if given.kind == "json":
-        value = F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
-    elif given.kind in {"text", "binary"}:
+def _value(rows: DataFrame, kept: list[str], given: Format) -> Column:
+    """Of formats that Python writes: all that they are made of."""
+    if given.kind in {"text", "binary"}:
         if given.column not in rows.columns:
             raise PipelineError(
                 f"there is no column {given.column!r} for the value: {nearest(str(given.column), kept)}"
             )
-        value = F.col(f"`{given.column}`").cast("string" if given.kind == "text" else "binary").cast("binary")
-    else:
-        value = _in_python(given, writes.topic or "", beside)(whole)
-    return value if deleted is None else F.when(~deleted, value)
+        return F.col(f"`{given.column}`").cast("string" if given.kind == "text" else "binary").cast("binary")
+    whole = F.struct(*(F.col(f"`{name}`") for name in kept))
+    return whole if given.kind in _IN_PYTHON else F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
 
 
-def _in_python(given: Format, topic: str, beside: Path) -> Callable[[Column], Column]:
-    """Runs once for each batch of rows, in Python."""
-    encoding = _Encoding(given.kind, *_schema_and_prefix(given, topic, beside), given)
-
-    def encoded(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        import pyarrow as pa  # noqa: PLC0415 - in the worker
-
-        write = encoding.writer()
-        for batch in batches:
-            yield pa.array([write(row) for row in batch.to_pylist()], type=pa.binary())
-
-    function = import_module("pyspark.sql.functions").arrow_udf
-    kinds = import_module("pyspark.sql.functions").ArrowUDFType
-    made: Callable[[Column], Column] = function(encoded, "binary", kinds.SCALAR_ITER)
-    return made
+def _in_python(records: DataFrame, given: Format, topic: str, beside: Path) -> DataFrame:
+    fields = [StructField("value", BinaryType()) if field.name == "value" else field for field in records.schema]
+    return records.mapInArrow(_Encoding(given, *_schema_and_prefix(given, topic, beside)), StructType(fields))
 
 
 def _schema_and_prefix(given: Format, topic: str, beside: Path) -> tuple[str, bytes]:
@@ -118,19 +105,29 @@ def _schema_and_prefix(given: Format, topic: str, beside: Path) -> tuple[str, by
 
 @dataclass(frozen=True)
 class _Encoding:
-    kind: str
+    """Writes the values of whole Arrow batches."""
+
+    format: Format
     schema: str
     prefix: bytes
-    format: Format
 
-    def writer(self) -> Callable[[dict[str, Any] | None], bytes | None]:
-        return self._avro() if self.kind == "avro" else self._protobuf()
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415 - in the worker
 
-    def _avro(self) -> Callable[[dict[str, Any] | None], bytes | None]:
+        write = self.writer()
+        for batch in batches:
+            at = batch.schema.names.index("value")
+            values = [None if row is None else write(row) for row in batch.column(at).to_pylist()]
+            yield batch.set_column(at, "value", pa.array(values, type=pa.binary()))
+
+    def writer(self) -> Callable[[dict[str, Any]], bytes]:
+        return self._avro() if self.format.kind == "avro" else self._protobuf()
+
+    def _avro(self) -> Callable[[dict[str, Any]], bytes]:
         avro = import_module("fastavro")
         schema = avro.parse_schema(json.loads(self.schema))
 
-        def write(row: dict[str, Any] | None) -> bytes | None:
+        def write(row: dict[str, Any]) -> bytes:
             out = io.BytesIO()
             out.write(self.prefix)
             avro.schemaless_writer(out, schema, row)
@@ -138,12 +135,12 @@ class _Encoding:
 
         return write
 
-    def _protobuf(self) -> Callable[[dict[str, Any] | None], bytes | None]:
+    def _protobuf(self) -> Callable[[dict[str, Any]], bytes]:
         message = message_class(self.format)
         parse = import_module("google.protobuf.json_format").ParseDict
 
-        def write(row: dict[str, Any] | None) -> bytes | None:
-            return bytes(parse(_as_json(row or {}), message()).SerializeToString())
+        def write(row: dict[str, Any]) -> bytes:
+            return bytes(parse(_as_json(row), message()).SerializeToString())
 
         return write
 
