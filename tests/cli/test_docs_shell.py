@@ -26,9 +26,9 @@ pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parent.parent.parent
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"json", "mermaid", "python", "sh", "sql", "text", "yaml"}
-PAGES_WITH_TESTS_OF_THEIR_OWN = {"pipelines.md", "spark-pipelines.md"}
-INSTALLING = re.compile(r"^pip install ")
-"""That tests run at all is proof of it: `make test` installs the package so."""
+PAGES_WITH_TESTS_OF_THEIR_OWN = {"pipeline-examples.md", "pipelines.md", "spark-pipelines.md"}
+SHOWN_ELSEWHERE = re.compile(r"^(pip install |tidelog demo$)")
+"""That tests run at all is proof of the one: `make test` installs the package so. The demo has tests of its own."""
 COMMENT = re.compile(r"\s+# .*$")
 WITHIN_S = 240.0
 """For hanging, not for slowness."""
@@ -133,7 +133,7 @@ def test_commands_run(block: Block, fresh_broker: StartBroker, tmp_path: Path) -
             check_options(line)
         elif "tidelog broker" in line:
             run_broker(line, tmp_path, first_port)
-        elif not INSTALLING.match(line):
+        elif not SHOWN_ELSEWHERE.match(line):
             in_order.append(line.replace("cluster start", f"cluster start --port {first_port}"))
     if not in_order:
         return

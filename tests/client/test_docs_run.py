@@ -1,7 +1,7 @@
 """Every Python block of the README and of the pages under docs runs against a broker.
 
 A block with a test in it is run as that test. One that waits for records has done its part with the first line it
-prints. docs/client.md reads as one program, and has a test of its own.
+prints. docs/client.md reads as one program, and has a test of its own; so have the pages about pipelines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES_WITH_TESTS_OF_THEIR_OWN = {"client.md", "pipelines.md", "pipeline-examples.md"}
 ENDLESS = re.compile(r"^\s*while True:", re.MULTILINE)
 WITHIN_S = 120.0
 """For hanging, not for slowness."""
@@ -43,7 +44,7 @@ def blocks() -> list[Block]:
     return [
         Block(page.name, number, source)
         for page in pages
-        if page.name != "client.md"
+        if page.name not in PAGES_WITH_TESTS_OF_THEIR_OWN
         for number, source in enumerate(BLOCK.findall(page.read_text()), 1)
     ]
 

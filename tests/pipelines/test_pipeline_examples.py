@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -257,3 +258,18 @@ def test_changes_become_parquet_by_day(stage: Stage) -> None:
         (2, "2026-03-01 00:00:01", "insert", "Bob", "Oslo", "2026-03-01"),
         (2, "2026-03-02 00:00:01", "delete", None, None, "2026-03-02"),
     ]
+
+
+def test_the_table_behind_the_changes_is_a_query(stage: Stage) -> None:
+    page = (EXAMPLES.parent.parent / "docs" / "pipeline-examples.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=stage.directory,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()] == [["id", "name", "city"], ["1", "Ada", "Paris"]]
