@@ -26,7 +26,7 @@ setup: .venv/ready ## Make the virtual environment
 	scripts/setup python
 	@touch $@
 
-demo: .venv/ready ## Start a broker, send a stream of events through it, print what came of it
+demo: .venv/ready ## Start a broker and a pipeline on Spark, send a shop's events through them, check what came of it
 	.venv/bin/tidelog demo
 
 test: .venv/ready ## Run the tests that need PyPI and Debian packages only
