@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_BOOTSTRAP = "localhost:9092"
 _SAVE_EVERY_S = 1.0
+_DEAD_LETTERS_EVERY = "2 seconds"
+"""They can wait for a moment, and the cores have better things to do."""
 
 
 class Display(Watcher, ShowRows, Protocol):
@@ -138,9 +140,9 @@ def _add_queries(
     prefixed = {f"kafka.{key}": value for key, value in kafka.items()}
     reader = SourceReader(spark, Schemas(spark, directory, beside), prefixed)
 
-    def run(name: str) -> Run:
+    def run(name: str, trigger: str | None = pipeline.settings.trigger) -> Run:
         checkpoint = directory.checkpoint(name, pipeline.settings.checkpoint)
-        return Run(name, checkpoint, pipeline.settings.trigger, options.once, prefixed, beside, display)
+        return Run(name, checkpoint, trigger, options.once, prefixed, beside, display)
 
     def beginning(query: Query) -> Callable[[], StreamingQuery | None]:
         group = f"{pipeline.name}.{query.name}"
@@ -154,7 +156,7 @@ def _add_queries(
         def begin() -> StreamingQuery | None:
             rows = dead_letters(pipeline, reader, f"{pipeline.name}.{DEAD_LETTERS}")
             assert rows is not None, "there are sources that can have them"
-            return start(rows, sink, run(DEAD_LETTERS))
+            return start(rows, sink, run(DEAD_LETTERS, pipeline.settings.trigger or _DEAD_LETTERS_EVERY))
 
         supervisor.add(DEAD_LETTERS, begin)
 
