@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test test-peers test-kill test-cluster test-transactions test-pipelines check format fuzz sim sim-transactions lock clean
-.PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions bench-client
+.PHONY: bench bench-compaction bench-groups bench-failover bench-replication bench-transactions bench-client bench-pipelines
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -85,6 +85,10 @@ bench-transactions: .venv/ready ## Measure what transactions cost, and how many 
 
 bench-client: .venv/ready ## Compare the Python client with kafka-python, aiokafka and confluent-kafka
 	$(PYTHON) -m bench.client
+
+bench-pipelines: .venv/ready ## Compare source and sink for Spark with Spark's own Kafka connector (Maven Central)
+	scripts/setup java
+	$(PYTHON) -m bench.pipelines
 
 fuzz: .venv/ready ## Fuzz the decoders for FUZZ_SECONDS each
 	scripts/setup fuzz

@@ -49,3 +49,21 @@ def spent_by(pid: int) -> Iterator[Spent]:
     yield spent
     spent.wall_s = time.perf_counter() - wall_before
     spent.cpu_s = cpu_seconds(pid) - cpu_before
+
+
+def tree_cpu_seconds() -> float:
+    """Processor time of this process and of all that it started and they started in turn, ended ones included."""
+    spent: dict[int, float] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = _AFTER_NAME.sub("", path.read_text(encoding="utf-8")).split()
+        except OSError:  # it has ended meanwhile
+            continue
+        pid = int(path.parent.name)
+        spent[pid] = sum(map(int, fields[11:15])) / _TICKS_PER_SECOND
+        children.setdefault(int(fields[1]), []).append(pid)
+    tree = [os.getpid()]
+    for pid in tree:
+        tree.extend(children.get(pid, ()))
+    return sum(spent.get(pid, 0.0) for pid in tree)
