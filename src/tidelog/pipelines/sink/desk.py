@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,12 +21,12 @@ from tidelog.client.transactions.deciding import TransactionDecider
 from tidelog.errors import BrokerError
 from tidelog.pipelines.sink.decision_log import RECORD_BYTES_MAX, TOPIC, DecisionLog
 from tidelog.pipelines.sink.decisions import decider_id, run_of, transactions_of
+from tidelog.pipelines.sink.leftovers import open_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tidelog.client.admin import Admin
-    from tidelog.client.administration.transactions import ListedTransaction
     from tidelog.client.config import ProducerConfig
     from tidelog.client.transactions.handles import PreparedTransaction
     from tidelog.pipelines.sink.decisions import Decision, Proposal
@@ -208,14 +206,8 @@ class Desk:
 
     async def _open(self, query: str, *, longer_than_ms: int = -1) -> dict[str, str]:
         """Attempts' transactions of a query that are open, each with its run."""
-        listed: list[ListedTransaction] = []
-        for pattern in (re.escape(transactions_of(query)) + ".*", None):
-            with suppress(NotSupported):  # older brokers know no patterns, then no durations, then no lists at all
-                listed = await self._admin.list_transactions(
-                    states=["Ongoing"], pattern=pattern, longer_than_ms=longer_than_ms
-                )
-                break
-        runs = {each.transactional_id: run_of(query, each.transactional_id) for each in listed}
+        names = await open_transactions(self._admin, transactions_of(query), longer_than_ms=longer_than_ms)
+        runs = {name: run_of(query, name) for name in names}
         return {name: run for name, run in runs.items() if run is not None}
 
     def spared(self, proposal: Proposal) -> Collection[str]:

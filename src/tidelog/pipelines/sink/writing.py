@@ -45,7 +45,7 @@ def write_prepared(
     def name() -> str:
         return attempt_id(task.query, task.run, process.name, view.places.take(task.batch))
 
-    rows, prepared = prepare(options, batches, name, process)
+    rows, prepared = prepare(options, batches, name, process, name_comes_again=True)
     return Written(task.query, task.run, task.batch, rows, prepared, view.seen_run)
 
 
@@ -55,7 +55,12 @@ async def _last_decision(config: ProducerConfig, query: str) -> Decision | None:
 
 
 def prepare(
-    options: SinkOptions, batches: Iterator[RecordBatch], name: Callable[[], str], process: WritingProcess
+    options: SinkOptions,
+    batches: Iterator[RecordBatch],
+    name: Callable[[], str],
+    process: WritingProcess,
+    *,
+    name_comes_again: bool,
 ) -> tuple[int, PreparedTransaction | None]:
     """Stores all rows in one transaction, and gives how many there were. `name` is asked when there are any."""
 
@@ -70,7 +75,7 @@ def prepare(
     except BaseException:
         end_with(producer)
         raise
-    LoopThread.shared().run(process.put_back(producer))
+    LoopThread.shared().run(process.put_back(producer) if name_comes_again else producer.close())
     return rows, prepared
 
 
