@@ -51,8 +51,10 @@ _FIRST: Final = {"pattern": "pattern"}
 
 
 def from_yaml(text: str, file: Path) -> Pipeline:
-    import yaml  # noqa: PLC0415 - the extra that has it also has Spark
-
+    try:
+        import yaml  # noqa: PLC0415 - the extra that has it also has Spark
+    except ImportError:
+        raise PipelineError("pipelines in YAML need PyYAML: pip install 'tidelog[spark]'") from None
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:

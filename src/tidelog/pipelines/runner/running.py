@@ -19,7 +19,8 @@ from tidelog.pipelines.runner.outputs import Output
 from tidelog.pipelines.runner.supervising import Supervisor, Watcher
 from tidelog.pipelines.runner.topics import make_topics, wanted_topics
 from tidelog.pipelines.runner.writing import Run, ShowRows
-from tidelog.pipelines.session.session import output_file
+from tidelog.pipelines.session.session import output_file, require_spark
+from tidelog.pipelines.session.settings import is_local
 
 if TYPE_CHECKING:
     import threading
@@ -72,11 +73,14 @@ def run_pipeline(
     taken the signals, and they can be taken back."""
     directory = PipelineDirectory(options.root, pipeline.name)
     kafka = kafka_settings(pipeline, options)
+    require_spark()
     from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
 
     with directory.locked():
         directory.claim(pipeline.file)
         make_topics(wanted_topics(pipeline), kafka)
+        if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
+            display.warn("checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches")
         display.stage("starting Spark")
         spark = _session(pipeline, options, directory)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,10 +50,8 @@ def build_session(
     to `log_file`, and what its processes print beside that; without one it is left out. SessionError says what is
     missing.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - so that we can say how to get it
-    except ImportError as error:
-        raise SessionError(f"pipelines need PySpark ({error}): pip install 'tidelog[spark]'") from error
+    require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only now we know that it is there
 
     in_submit = _RUNS_IN_SPARK_SUBMIT in os.environ
     chosen = master or str(conf.get("spark.master", "" if in_submit else LOCAL_MASTER))
@@ -76,6 +75,12 @@ def build_session(
                 where = "above" if log_file is None else f"in {output_file(log_file)}"
                 raise SessionError(f"Java ended before Spark was up; what it printed {where} says why") from error
             raise
+
+
+def require_spark() -> None:
+    """SessionError says how to get it."""
+    if find_spec("pyspark") is None:
+        raise SessionError("pipelines need PySpark: pip install 'tidelog[spark]'")
 
 
 @contextlib.contextmanager
