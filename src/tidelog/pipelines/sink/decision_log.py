@@ -7,6 +7,7 @@ goes back further as long as it is not found.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from tidelog.client.admin import Admin
@@ -110,7 +111,9 @@ class DecisionLog:
         for number in range(self._partitions):
             partition = TopicPartition(TOPIC, number)
             found = await self._between(partition, *await self._bounds(partition))
-            decisions += [_read(key.decode(errors="replace"), value) for key, value in found.items()]
+            for key, value in found.items():
+                with suppress(UnreadableDecision):  # whoever it concerns will say so
+                    decisions.append(_read(key.decode(errors="replace"), value))
         return [each for each in decisions if each and each.checkpoint == checkpoint and each.query != but]
 
     # ---
