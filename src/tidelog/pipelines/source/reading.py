@@ -19,6 +19,7 @@ from tidelog.pipelines.source.connections import shared_cluster, start
 from tidelog.pipelines.source.errors import DataLost, SourceError
 from tidelog.pipelines.source.fetching import Gone, RangeFetcher
 from tidelog.pipelines.source.splits import OffsetRange, bundle, split
+from tidelog.pipelines.worker_rest import shorten_rests
 from tidelog.records.arrow import ArrowBuilder
 from tidelog.types import Offset
 
@@ -65,6 +66,7 @@ def read_ranges(options: SourceOptions, columns: Sequence[str], task: RangeParti
     """DataLost or SourceError name the partition and the offsets."""
     for offsets, topic_id in task.ranges:
         yield from _RangeReader(options, columns, offsets, topic_id).batches()
+    shorten_rests()
 
 
 class _RangeReader:
