@@ -77,7 +77,8 @@ def test_without_any_one_line_says_what_to_install(tmp_path: Path, monkeypatch: 
 def test_the_shim_leaves_out_one_option_and_keeps_the_rest_as_they_are(tmp_path: Path) -> None:
     home = a_java(tmp_path / "a java", "25.0.1")
     shimmed = shim(Java(home, 25), tmp_path / "cache")
-    given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "Main", "", "x$y"]
+    gone = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", gone, "Main", "", "x$y"]
     printed = subprocess.run([shimmed / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
     assert printed.split("\n")[:-1] == ["-cp", "a b:*", "Main", "", "x$y"]
 

@@ -28,6 +28,9 @@ OLDEST: Final = 17
 _ASKED_WITHIN_S: Final = 30
 _VERSION: Final = re.compile(r'^(?:JAVA_VERSION=|\S+ version )"(?:1\.)?(\d+)', re.MULTILINE)
 _LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
+_GONE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_GONE_SINCE: Final = 24
+"""Newer ones say so each time they start."""
 _LAUNCHER: Final = "org.apache.spark.launcher.Main"
 """A Java that only prints how Spark's is to be started, to whoever starts that."""
 
@@ -95,7 +98,7 @@ def shim(java: Java, cache: Path) -> Path:
     """A JAVA_HOME whose `bin/java` starts this Java without the module. Java's own where it cannot be written."""
     name = hashlib.sha256(os.fsencode(java.home)).hexdigest()[:16]
     program = cache / f"java-{name}" / "bin" / "java"
-    text = shim_script(java.program)
+    text = shim_script(java)
     try:
         if not program.exists() or program.read_text(encoding="utf-8") != text:
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -105,17 +108,18 @@ def shim(java: Java, cache: Path) -> Path:
     return program.parent.parent
 
 
-def shim_script(program: Path) -> str:
+def shim_script(java: Java) -> str:
+    left_out = f"{_LEFT_OUT}|{_GONE}" if java.version >= _GONE_SINCE else _LEFT_OUT
     return (
         "#!/bin/sh\n"
         f"output=${OUTPUT}\n"
         "for argument do\n"
         "  shift\n"
         f'  [ "$argument" = {_LAUNCHER} ] && output=\n'
-        f'  [ "$argument" = {_LEFT_OUT} ] || set -- "$@" "$argument"\n'
+        f'  case $argument in {left_out}) ;; *) set -- "$@" "$argument" ;; esac\n'
         "done\n"
         '[ -n "$output" ] && exec >"$output" 2>&1\n'
-        f'exec {shlex.quote(str(program))} "$@"\n'
+        f'exec {shlex.quote(str(java.program))} "$@"\n'
     )
 
 
