@@ -67,7 +67,8 @@ def test_short_runs_have_the_quick_compiler() -> None:
 
 @pytest.fixture
 def java(tmp_path: Path) -> Java:
-    (tmp_path / "java").mkdir()
+    (tmp_path / "java" / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "java" / "lib" / "server" / "classes.jsa").touch()
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17"', encoding="utf-8")
     return Java(tmp_path / "java", 17)
 
@@ -125,6 +126,8 @@ def test_no_cache_no_archive_no_trouble(tmp_path: Path, java: Java, jars: Path) 
     (tmp_path / "cache").write_text("a file", encoding="utf-8")
     assert archive_options(tmp_path / "cache", java, jars, ()) == []
     assert archive_options(tmp_path / "with space", java, jars, ()) == []
+    (java.home / "lib" / "server" / "classes.jsa").unlink()
+    assert archive_options(tmp_path / "other", java, jars, ()) == []
 
 
 def test_the_cache_is_where_the_user_has_it() -> None:

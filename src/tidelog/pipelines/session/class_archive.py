@@ -11,13 +11,13 @@ import contextlib
 import hashlib
 import os
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tidelog.clock import Clock
     from tidelog.pipelines.session.java import Java
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
 _WRITTEN_WITHIN_S: Final = 7 * 24 * 3600
 """A session may run for long before it ends; what is still not complete then never will be."""
 
+_OWN_ARCHIVE: Final = Path("lib/server/classes.jsa")
 _SYSTEM_CLOCK: Final = SystemClock()
 
 
 def archive_options(
     cache: Path, java: Java, jars: Path, collector: Sequence[str], clock: Clock = _SYSTEM_CLOCK
 ) -> list[str]:
-    """What to tell Java: to use the archive, or to write one. Archives fit one Java, one Spark and one collector."""
+    """What to tell Java: to use the archive, or to write one. Archives fit one Java, one Spark and one collector.
+
+    They build on the archive of Java's own classes, which small runtimes lack.
+    """
+    if not (java.home / _OWN_ARCHIVE).exists():
+        return []
     try:
         cache.mkdir(parents=True, exist_ok=True)
         archive = cache / f"classes-{_key(java, jars, collector)}.jsa"
