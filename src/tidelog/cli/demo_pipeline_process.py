@@ -23,6 +23,8 @@ NAME: Final = "shop"
 _QUICK: Final = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Whoever watches for half a minute wants Java to start quickly, not to become quick."""
 _STOPPED_WITHIN_S: Final = 30.0
+_INTERRUPTED_WITHIN_S: Final = 3.0
+"""Nobody needs what it would leave, and somebody waits."""
 _LOG_TAIL_LINES: Final = 15
 
 
@@ -77,7 +79,7 @@ class DemoPipeline:
         assert self._process is not None
         self._process.terminate()
         try:
-            self._process.wait(_STOPPED_WITHIN_S)
+            self._process.wait(_STOPPED_WITHIN_S if error is None else _INTERRUPTED_WITHIN_S)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -33,11 +33,11 @@ _PARTITIONS: Final = 3
 _QUERIES: Final = {
     "sales": (ORDERS,),
     "purchases": (ORDERS, CLICKS),
-    "purchases-parquet": (ORDERS, CLICKS),
+    "archive": (ORDERS, CLICKS),
     "dead-letters": (ORDERS, CLICKS),
 }
 """What each reads."""
-_TIMED: Final = {"sales", "purchases", "purchases-parquet"}
+_TIMED: Final = {"sales", "purchases", "archive"}
 """Those that wait for what is late, for a while."""
 _AT_ONCE: Final = 0.4
 """So much of the day has happened when the pipeline starts; the rest happens while it runs."""

@@ -51,7 +51,7 @@ def checkouts(clicks: DataFrame) -> DataFrame:
 
 
 @write.topic("demo.purchases", key="customer", partitions=3, name="purchases")
-@write.parquet(os.environ.get("SHOP_DIR", "shop") + "/purchases", name="purchases-parquet")
+@write.parquet(os.environ.get("SHOP_DIR", "shop") + "/purchases", name="archive")
 def purchases(orders: DataFrame, checkouts: DataFrame) -> DataFrame:
     soon_after = "session = visit AND at BETWEEN checkout_at AND checkout_at + INTERVAL 10 MINUTES"
     return orders.join(checkouts, F.expr(soon_after)).select(
