@@ -12,9 +12,12 @@ from uuid import UUID
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from fake_registry import FakeRegistry
 from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2  # type: ignore[import-untyped]
 from pyspark.sql.pandas.types import to_arrow_type
 
+from tidelog.client.serializers.framing import prefix
+from tidelog.client.serializers.registry import RegistryError, Schema, SchemaRegistry
 from tidelog.pipelines import PipelineError, avro, protobuf
 from tidelog.pipelines.decoding.arrow_decoding import ArrowDecoding
 from tidelog.pipelines.decoding.avro_types import record_type
@@ -188,6 +191,22 @@ def test_framed_protobuf_of_a_generated_class() -> None:
     assert read(b"\x00\x00\x00\x00\x07\x00" + data) == {"seconds": 5, "nanos": 0}
     with pytest.raises(ValueError, match="without a schema registry"):
         read(b"\x08\x00\x00" + data)
+
+
+def test_avro_by_a_registry_and_what_happens_without_it() -> None:
+    old = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    new = {**old, "fields": [*old["fields"], {"name": "note", "type": "string", "default": "none"}]}
+    with FakeRegistry() as registry:
+        schema_id = SchemaRegistry(registry.url).register("orders-value", Schema(json.dumps(old)))
+        format_ = avro(new, registry=registry.url)
+        framed = prefix(schema_id) + written(old, {"id": 5})
+        values, errors = decode_batch(format_, [framed, prefix(99) + b"x", written(old, {"id": 5})])
+        assert values == [{"id": 5, "note": "none"}, None, None], "it is read as the pipeline wants it"
+        assert errors[0] is None
+        assert "Schema not found" in str(errors[1])
+        assert "written without a registry" in str(errors[2])
+    with pytest.raises(RegistryError, match="no schema registry could be reached"):
+        decode_batch(format_, [framed])
 
 
 @pytest.mark.parametrize("message", ["no_such_module:Order", "json:NoSuchThing", "json:loads"])

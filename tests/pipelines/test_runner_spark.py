@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from fake_registry import FakeRegistry
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from tidelog.pipelines import PipelineError, avro, build_session, read, write
@@ -155,6 +156,20 @@ def test_rows_become_records(spark: SparkSession, tmp_path: Path) -> None:
     assert [bytes(row.value) for row in encode(rows.select("id"), typed, tmp_path).collect()] == [b"\x02", b"\x04"]
     with pytest.raises(PipelineError, match="no column 'ids' for the record: did you mean 'id'"):
         encode(rows, write.topic("out", key="ids").writes, tmp_path)  # type: ignore[arg-type]
+
+
+def test_avro_written_and_read_by_a_registry(spark: SparkSession, schemas: Schemas, tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        out = write.topic("orders", value=avro(AVRO, registry=registry.url)).writes
+        assert isinstance(out, TopicWrite)
+        rows = spark.createDataFrame([(1, "a"), (2, None)], "id long, note string")
+        values = [(None, bytes(row.value)) for row in encode(rows, out, tmp_path).collect()]
+        assert registry.subjects.keys() == {"orders-value"}
+        stored = records(spark, *values)
+        value = part(schemas, "value", avro(registry=registry.url), stored)
+        assert value.fields.simpleString() == "struct<id:bigint,note:string>", "the first record tells its schema"
+        found = readable(decode(stored, [value]), [value], (), "drop", "drop").collect()
+        assert [(row.id, row.note) for row in found] == [(1, "a"), (2, None)]
 
 
 PIPELINE = """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.client.serializers.registry import RegistryError
 from tidelog.pipelines.decoding.readers import reader_of
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from tidelog.pipelines.definition.formats import Format
+
+
+_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ def decoded(
         if each is not None:
             try:
                 value = read(each)
+            except RegistryError as failure:
+                # Only a schema that does not exist is the record's fault: without the registry, nothing can be judged.
+                if failure.status != _NOT_FOUND:
+                    raise
+                error = str(failure)
             except Exception as failure:  # noqa: BLE001 - decoders raise whatever they like over bytes from outside
                 error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
         values.append(value)
