@@ -41,7 +41,17 @@ def stream_reader(bootstrap: str, **options: object) -> StreamReader:
     made = source(bootstrap, **options)
     reader = made.streamReader(made.schema())
     assert isinstance(reader, StreamReader)
+    _streaming.append(reader)
     return reader
+
+
+_streaming: list[StreamReader] = []
+
+
+def stop_readers() -> None:
+    """Spark stops each reader that it has made, however its query ends."""
+    while _streaming:
+        _streaming.pop().stop()
 
 
 def table(batches: Sequence[Any]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from source_driving import (
     produce,
     produce_transaction,
     source,
+    stop_readers,
     stream_reader,
     with_admin,
 )
@@ -27,7 +28,15 @@ from tidelog.pipelines.source.stream_planning import StreamPlanner
 from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tidelog.testing import StartBroker
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    yield
+    stop_readers()
 
 
 class ManualClock:

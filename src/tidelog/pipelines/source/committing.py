@@ -11,10 +11,10 @@ import concurrent.futures
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.admin import Admin
 from tidelog.pipelines.source.connections import start
 
 if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
     from tidelog.client.config import ConsumerConfig
     from tidelog.pipelines.source.positions import Positions
 
@@ -80,6 +80,8 @@ class GroupCommitter:
 
     async def _opened(self) -> Admin:
         if self._admin is None:
+            from tidelog.client.admin import Admin  # noqa: PLC0415 - takes long to load, and the query need not wait
+
             admin = Admin(self._config)
             await admin.start()
             self._admin = admin

@@ -77,8 +77,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if ends is None else dict(to_document(ends))
 
     def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.close()
 
     # What a task calls
 
