@@ -18,6 +18,8 @@ EVERYWHERE: Final = {
     # With the default, batches that Spark hands to Python are measured again for each row that has headers.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # The default is a type of old that other readers of Parquet warn of.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
