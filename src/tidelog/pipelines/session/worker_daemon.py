@@ -16,6 +16,7 @@ PRELOADED: Final = (
     "pyspark.worker",
     "pyspark.sql.datasource",
     "tidelog.pipelines.sink.writing",
+    "tidelog.pipelines.source.reading",
 )
 
 

@@ -15,6 +15,7 @@ from tidelog.pipelines.sink.messages import TaskIdentity, Written
 from tidelog.pipelines.sink.options import SinkOptions
 from tidelog.pipelines.sink.processes import this_process
 from tidelog.pipelines.sink.writing import write_at_once, write_prepared
+from tidelog.pipelines.worker_rest import shorten_rests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +48,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         task = TaskIdentity.of_this_task()
-        if self._options.exactly_once:
-            return write_prepared(self._options, task, iterator, this_process())
-        return Written(task.query, task.run, task.batch, write_at_once(self._options, iterator, this_process()), None)
+        try:
+            if self._options.exactly_once:
+                return write_prepared(self._options, task, iterator, this_process())
+            rows = write_at_once(self._options, iterator, this_process())
+            return Written(task.query, task.run, task.batch, rows, None)
+        finally:
+            shorten_rests()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         if self._options.exactly_once:
