@@ -24,5 +24,5 @@ def test_ours_are_measured_alone() -> None:
 def test_ours_are_measured_beside_sparks() -> None:
     rows = list(pipelines.rows(FEW, connector_jars(), sizes=[100]))
 
-    assert len(rows) == 12
+    assert len(rows) == 13
     assert all(row.measured > 0 and row.ratio is not None for row in rows)
