@@ -19,9 +19,12 @@ from storage_cases import (
     read_bytes,
     read_values,
 )
+from transaction_cases import end, write
 
 from tidelog.config.topic import TopicConfig
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.records.control import Marker, MarkerType
+from tidelog.storage.aborted import AbortedTransaction
 from tidelog.testing.forgetful_fs import Forget, ForgetfulFile, ForgetfulFilesystem
 from tidelog.types import TopicPartition
 
@@ -228,6 +231,7 @@ def test_producers_of_a_rolled_segment_are_durable_with_the_flush(forgetful: Dis
     log = store.create(TP, TOPIC_ID, TopicConfig())
     produce(log, 0)
     log.roll(NOW_MS)
+    append_values(log, b"a")
     log.flush()
     store.write_checkpoints()
     memory.crash(Forget.EVERYTHING)
@@ -235,3 +239,18 @@ def test_producers_of_a_rolled_segment_are_durable_with_the_flush(forgetful: Dis
     reopened = forgetful.open_log()
     assert not any(path.endswith("00000000000000000000.log") for path in memory.opened), "the snapshot is enough"
     assert produce(reopened, 0).duplicate
+
+
+def test_what_is_written_beside_a_segment_at_a_roll_may_be_lost(forgetful: Disk, memory: ForgetfulFilesystem) -> None:
+    """The records were flushed before, so that the recovery point lies behind them; their names are durable, too."""
+    store = forgetful.open_store()
+    log = store.create(TP, TOPIC_ID, TopicConfig())
+    write(log, 1, 0)
+    end(log, 1, Marker(MarkerType.ABORT, 0))
+    log.flush()
+    log.roll(NOW_MS)
+    append_values(log, b"a", b"b")
+    store.write_checkpoints()
+    log.truncate_to(3)
+    memory.crash(Forget.EVERYTHING)
+    assert forgetful.open_log().aborted_transactions(0, 2) == [AbortedTransaction(1, 0)]

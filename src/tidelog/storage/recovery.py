@@ -140,8 +140,12 @@ class Recovery:
     # -- walking ------------------------------------------------------------------------------------------------
 
     def _recover(self, segments: Segments, snapshots: SnapshotFiles) -> int:
-        """Walk from the recovery point's segment on, cut what is damaged, and return where the log ends."""
-        start_offset = segments.holding(self._recovery_point).base_offset
+        """Walk from the recovery point's segment on, cut what is damaged, and return where the log ends.
+
+        A segment that ends at the recovery point is walked, too: it may have been closed since. Its records are safe
+        then, but not what was written beside them when it was closed.
+        """
+        start_offset = segments.holding(max(self._recovery_point - 1, segments.first_offset)).base_offset
         walked = [each for each in segments if each.base_offset >= start_offset]
         self._producers = producers_at(start_offset, segments, snapshots, self._now_ms)
         snapshots.remove_after(start_offset)
