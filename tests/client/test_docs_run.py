@@ -17,11 +17,13 @@ import pytest
 if TYPE_CHECKING:
     from tidelog.testing import BrokerProcess
 
+pytestmark = pytest.mark.timeout(600)
+
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES_WITH_TESTS_OF_THEIR_OWN = {"client.md", "pipelines.md", "pipeline-examples.md"}
 ENDLESS = re.compile(r"^\s*while True:", re.MULTILINE)
-WITHIN_S = 120.0
+WITHIN_S = 270.0
 """For hanging, not for slowness."""
 
 SEND_AN_ORDER = """
@@ -51,20 +53,23 @@ def blocks() -> list[Block]:
 
 def run(source: str, broker: BrokerProcess, *, until_it_prints: bool = False) -> str:
     """What it printed; fails if it ended badly."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-u", "-c", source.replace("localhost:9092", broker.bootstrap)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    if until_it_prints:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        process.terminate()
-        _, errors = process.communicate(timeout=WITHIN_S)
-        assert line, errors
-        return line
-    printed, errors = process.communicate(timeout=WITHIN_S)
+    ) as process:
+        try:
+            if until_it_prints:
+                assert process.stdout is not None
+                line = process.stdout.readline()
+                process.terminate()
+                _, errors = process.communicate(timeout=WITHIN_S)
+                assert line, errors
+                return line
+            printed, errors = process.communicate(timeout=WITHIN_S)
+        finally:
+            process.kill()
     assert process.returncode == 0, errors
     return printed
 

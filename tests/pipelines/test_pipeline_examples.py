@@ -253,10 +253,10 @@ def test_changes_become_parquet_by_day(stage: Stage) -> None:
     found = pq.read_table(stage.directory / "customers-history").to_pylist()
     rows = sorted((row["id"], str(row["at"]), row["change"], row["name"], row["city"], row["day"]) for row in found)
     assert rows == [
-        (1, "2026-03-01 00:00:00", "insert", "Ada", "London", "2026-03-01"),
-        (1, "2026-03-02 00:00:00", "update", "Ada", "Paris", "2026-03-02"),
-        (2, "2026-03-01 00:00:01", "insert", "Bob", "Oslo", "2026-03-01"),
-        (2, "2026-03-02 00:00:01", "delete", None, None, "2026-03-02"),
+        (1, "2026-03-01 00:00:00+00:00", "insert", "Ada", "London", "2026-03-01"),
+        (1, "2026-03-02 00:00:00+00:00", "update", "Ada", "Paris", "2026-03-02"),
+        (2, "2026-03-01 00:00:01+00:00", "insert", "Bob", "Oslo", "2026-03-01"),
+        (2, "2026-03-02 00:00:01+00:00", "delete", None, None, "2026-03-02"),
     ]
 
 

@@ -94,6 +94,7 @@ async def transact(consumer: Consumer) -> None:
         producer.include(part)
         assert_type(await producer.prepare(), PreparedTransaction)
         assert_type(await producer.complete(producer.prepared), bool)
+        await producer.renew()
         await producer.begin()
         try:
             await producer.commit()
