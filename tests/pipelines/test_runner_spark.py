@@ -46,8 +46,7 @@ RECORDS = (
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    derby = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={log.parent / 'derby.log'}"}
-    session = build_session("local[2,4]", conf=derby, short_run=True, log_file=log)
+    session = build_session("local[2,4]", short_run=True, log_file=log)
     yield session
     session.stop()
 
