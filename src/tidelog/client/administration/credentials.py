@@ -48,7 +48,7 @@ class CredentialAdmin(Asking):
     async def describe_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Outcomes[str, tuple[ScramCredential, ...]]:
-        """Which users have credentials, all of them or those named; never the secrets."""
+        """Which users have credentials, all of them or those named, by mechanism; never the secrets."""
         named = None if users is None else [UserName(name=user) for user in users]
         reply = await self._ask(
             None,
@@ -60,7 +60,8 @@ class CredentialAdmin(Asking):
         found: Outcomes[str, tuple[ScramCredential, ...]] = Outcomes()
         for result in reply.results:
             known = [info for info in result.credential_infos if info.mechanism in set(ScramMechanism)]
-            held = tuple(ScramCredential(ScramMechanism(info.mechanism), info.iterations) for info in known)
+            # Brokers tell them in any order.
+            held = tuple(sorted(ScramCredential(ScramMechanism(info.mechanism), info.iterations) for info in known))
             found[result.user] = outcome_of(result.error_code, result.error_message, f"user {result.user}", held)
         return found
 

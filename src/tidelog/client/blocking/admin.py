@@ -316,7 +316,7 @@ class Admin(Face[asynchronous.Admin]):
     def describe_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Outcomes[str, tuple[ScramCredential, ...]]:
-        """Which users have credentials, all of them or those named; never the secrets."""
+        """Which users have credentials, all of them or those named, by mechanism; never the secrets."""
         return self._loop.run(self._client.describe_scram_credentials(users))
 
     def alter_scram_credentials(
