@@ -1,7 +1,8 @@
 """The process that Spark forks its Python workers from, with the modules they need loaded before the fork.
 
-Run by Spark as `python -m tidelog.pipelines.session.worker_daemon`. Only modules that start no threads are loaded: a
-thread does not survive a fork, and what it held stays held.
+Run by Spark as `python -m tidelog.pipelines.session.worker_daemon`. None of the modules starts a thread of Python's: it
+would not survive the fork, and what it held would stay held. The threads that Arrow's allocator and NumPy's OpenBLAS
+start in C are put right by those libraries themselves, in handlers that run at each fork.
 """
 
 from __future__ import annotations
