@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import client_rows, start_rows, wire_rows
+from bench import client_rows, report, start_rows, wire_rows
 from bench.plan import FULL, SHORT
-from bench.table import show
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     from bench.plan import Plan
@@ -45,30 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         print(f"measuring: {name}", file=sys.stderr)
         rows += GROUPS[name](plan)
-    show(rows, f"{machine()}; {time.monotonic() - began:.0f} s, best of {plan.trials} where trials are repeated")
-    if options.json:
-        facts = {"machine": machine(), "rows": [row.as_json() for row in rows]}
-        options.json.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    report.report(
+        rows, f"{time.monotonic() - began:.0f} s, best of {plan.trials} where trials are repeated", options.json
+    )
     return 0
 
 
-def machine() -> str:
-    one, five, _ = os.getloadavg()
-    return (
-        f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, "
-        f"load {one:.1f} now and {five:.1f} over 5 minutes"
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measure Tidelog's speed and memory.",
-        epilog="Consumer groups and compaction have benches of their own: `bench.groups` and `bench.compaction`.",
-    )
+    parser = report.parser("bench", "Measure Tidelog's speed and memory.")
+    parser.epilog = "Consumer groups, compaction and more have benches of their own: `make help` lists them."
     parser.add_argument("--only", metavar="NAME", action="append", choices=GROUPS, help=f"one of {', '.join(GROUPS)}")
-    parser.add_argument("--short", action="store_true", help="a quick look: small amounts, one trial each")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
     parser.add_argument("--kafka", action="store_true", help="compare with Apache Kafka too (needs Java and Maven)")
     return parser
 

@@ -6,7 +6,6 @@ look at the records per second of the client's own processor time, which the rem
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -17,11 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench import librdkafka, topics, work_dirs
-from bench.__main__ import machine
+from bench import librdkafka, report, topics, work_dirs
 from bench.peers import NO_FSYNC, tidelog
 from bench.results import Row, ratio_at_least
-from bench.table import show
 from tidelog.records import compiled
 
 if TYPE_CHECKING:
@@ -172,18 +169,15 @@ def _run(way: str, bootstrap: str, topic: str, record_bytes: int, count: int) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.client", description="Compare Python clients on one broker.")
-    parser.add_argument("--short", action="store_true", help="a quick look: small amounts, one trial each")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
+    parser = report.parser("bench.client", "Compare Python clients on one broker.")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
     began = time.monotonic()
     found = list(rows(amounts))
     codec = "pure Python" if compiled.rows is None else "compiled"
-    show(found, f"{machine()}; {codec} codec; {time.monotonic() - began:.0f} s, best of {amounts.trials}")
-    if options.json:
-        facts = {"machine": machine(), "rows": [row.as_json() for row in found]}
-        options.json.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    report.report(
+        found, f"clients; {codec} codec; {time.monotonic() - began:.0f} s, best of {amounts.trials}", options.json
+    )
     return 0
 
 

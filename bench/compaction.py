@@ -7,14 +7,11 @@ must stay within its bound. What the broker, its cleaner and the clients did mea
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them without saying so
@@ -26,12 +23,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from confluent_kafka.cimpl import NewTopic
 
-from bench import work_dirs
+from bench import report, work_dirs
 from bench.keyed_updates import KEY_BYTES, VALUE_BYTES, Read, Writer, read
 from bench.memory_watch import MemoryWatch, children, own_bytes
 from bench.process_facts import cpu_seconds
 from bench.results import Row, below
-from bench.table import show
 from tidelog.testing import eventually
 from tidelog.testing.broker_process import BrokerProcess
 
@@ -39,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.synchronize import Event
+    from pathlib import Path
 
 _MB = 1e6
 _TOPIC = "bench-compaction"
@@ -363,16 +360,14 @@ def _memory_rows(name: str, course: Course) -> Iterator[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.compaction", description="Measure the log cleaner.")
-    parser.add_argument("--short", action="store_true", help="a tenth of the updates and of the keys")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
+    parser = report.parser(
+        "bench.compaction", "Measure the log cleaner.", short="a tenth of the updates and of the keys"
+    )
     options = parser.parse_args(arguments)
     began = time.monotonic()
     measured = list(rows(SHORT if options.short else FULL))
-    show(measured, f"compaction; {time.monotonic() - began:.0f} s")
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in measured], indent=2) + "\n", encoding="utf-8")
-    return 0 if all(row.verdict != "short" for row in measured) else 1
+    report.report(measured, f"compaction; {time.monotonic() - began:.0f} s", options.json)
+    return report.exit_code(measured)
 
 
 if __name__ == "__main__":

@@ -6,24 +6,20 @@ begins when ZooKeeper gives the session of a dead broker up; what counts for a c
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.__main__ import machine
+from bench import report
 from bench.cluster_stage import Stage, stage
 from bench.eager_writes import EagerWrites
 from bench.failover_load import SteadyLoad, Writable
 from bench.leader_views import ControllerWait, LeaderViews
 from bench.process_facts import cpu_seconds
 from bench.results import Row, below, measured_text
-from bench.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -328,10 +324,12 @@ def _say(what: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.failover", description="Measure failures of brokers.")
-    parser.add_argument("--short", action="store_true", help="a quick look: a tenth of the partitions, one round each")
+    parser = report.parser(
+        "bench.failover",
+        "Measure failures of brokers.",
+        short="a quick look: a tenth of the partitions, one round each",
+    )
     parser.add_argument("--session-timeout-ms", type=int, help="after how long ZooKeeper gives a silent broker up")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
     if options.session_timeout_ms is not None:
@@ -341,10 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in rows(amounts):
         print(f"{row.name}: {measured_text(row.measured, row.unit)}; {row.note}", file=sys.stderr)
         measured.append(row)
-    show(measured, f"failover; {machine()}; {time.monotonic() - began:.0f} s, median of {amounts.rounds}")
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in measured], indent=2) + "\n", encoding="utf-8")
-    return 0 if all(row.verdict != "short" for row in measured) else 1
+    report.report(measured, f"failover; {time.monotonic() - began:.0f} s, median of {amounts.rounds}", options.json)
+    return report.exit_code(measured)
 
 
 if __name__ == "__main__":

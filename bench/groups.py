@@ -6,10 +6,8 @@ longer than a session lasts. A member that the broker throws out although it rep
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
-import json
 import sys
 import time
 from contextlib import contextmanager
@@ -18,13 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import uvloop
 
-from bench import topics, work_dirs
+from bench import report, topics, work_dirs
 from bench.group_load import Shape, form, keep_alive, members_of
 from bench.group_rebalance import rebalance
 from bench.group_wire import Wire
 from bench.process_facts import resident_bytes, spent_by
 from bench.results import Row, below
-from bench.table import show
 from tidelog.testing.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -193,11 +190,11 @@ def _broker(*, on_kafka: bool) -> Iterator[Broker]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.groups", description="Measure consumer groups.")
-    parser.add_argument("--short", action="store_true", help="a quick look: few groups, for some seconds")
+    parser = report.parser(
+        "bench.groups", "Measure consumer groups.", short="a quick look: few groups, for some seconds"
+    )
     parser.add_argument("--protocol", choices=PROTOCOLS, action="append", help="only this one")
     parser.add_argument("--seconds", type=float, help="how long groups are kept alive")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
     parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka instead (needs Java and Maven)")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
@@ -205,13 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         amounts = amounts._replace(seconds=options.seconds)
     began = time.monotonic()
     measured = list(rows(amounts, options.protocol or PROTOCOLS, on_kafka=options.kafka))
-    show(
-        measured,
-        f"groups on one {'Apache Kafka' if options.kafka else 'Tidelog'} broker; {time.monotonic() - began:.0f} s",
-    )
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in measured], indent=2) + "\n", encoding="utf-8")
-    return 0 if all(row.verdict != "short" for row in measured) else 1
+    broker = "Apache Kafka" if options.kafka else "Tidelog"
+    report.report(measured, f"groups on one {broker} broker; {time.monotonic() - began:.0f} s", options.json)
+    return report.exit_code(measured)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,14 @@ measured apart, by programs that start from nothing.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Producer
 
-from bench import topics, work_dirs
-from bench.__main__ import machine
+from bench import report, topics, work_dirs
 from bench.peers import NO_FSYNC, tidelog
 from bench.results import Row, ratio_at_least
 from bench.spark_peer import NoConnectorError, connector_jars
@@ -26,7 +22,6 @@ from bench.spark_rates import Rate, stream_rate, table_rate
 from bench.spark_starts import first_results
 from bench.spark_waits import Waits, waits
 from bench.spark_ways import AT_LEAST_ONCE, COUNTS, EXACTLY_ONCE, NOWHERE, OURS, THEIRS, TO_TOPIC, Stage, Way
-from bench.table import show
 from tidelog.pipelines.session import build_session
 
 if TYPE_CHECKING:
@@ -191,12 +186,8 @@ def fill(bootstrap: str, topic: str, record_bytes: int, count: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.pipelines", description="Compare Tidelog's Spark source and sink with Spark's own."
-    )
-    parser.add_argument("--short", action="store_true", help="a quick look: small amounts, one trial each")
+    parser = report.parser("bench.pipelines", "Compare Tidelog's Spark source and sink with Spark's own.")
     parser.add_argument("--only", metavar="NAME", action="append", choices=GROUPS, help=f"one of {', '.join(GROUPS)}")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
     try:
@@ -206,10 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jars = None
     began = time.monotonic()
     found = list(rows(amounts, jars, groups=options.only or GROUPS))
-    show(found, f"{machine()}; {time.monotonic() - began:.0f} s, best of {amounts.trials}")
-    if options.json:
-        facts = {"machine": machine(), "rows": [row.as_json() for row in found]}
-        options.json.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    report.report(found, f"pipelines; {time.monotonic() - began:.0f} s, best of {amounts.trials}", options.json)
     return 0
 
 

@@ -6,21 +6,17 @@ brokers, taking turns: as fast as it goes, and one record after the other.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from bench.__main__ import machine
+from bench import report
 from bench.cluster_stage import stage
 from bench.latencies import Latencies
 from bench.process_facts import cpu_seconds
 from bench.results import Row
-from bench.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -166,16 +162,12 @@ def _latency_rows(on: Stage, amounts: Amounts, record_bytes: int) -> Iterator[Ro
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.replication", description="Measure what replicas cost.")
-    parser.add_argument("--short", action="store_true", help="a quick look: small amounts, one trial each")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
+    parser = report.parser("bench.replication", "Measure what replicas cost.")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
     began = time.monotonic()
     measured = list(rows(amounts))
-    show(measured, f"replication; {machine()}; {time.monotonic() - began:.0f} s, best of {amounts.trials}")
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in measured], indent=2) + "\n", encoding="utf-8")
+    report.report(measured, f"replication; {time.monotonic() - began:.0f} s, best of {amounts.trials}", options.json)
     return 0
 
 

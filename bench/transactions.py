@@ -7,25 +7,20 @@ at once; with `--kafka` these also on one broker beside one node of Apache Kafka
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from bench import topics, work_dirs
-from bench.__main__ import machine
+from bench import report, topics, work_dirs
 from bench.client_rows import kafka_node
 from bench.cluster_stage import stage
 from bench.latencies import Latencies
 from bench.peers import NO_FSYNC, tidelog
 from bench.results import Row
-from bench.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -289,19 +284,15 @@ def _beside_kafka(amounts: Amounts) -> Iterator[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.transactions", description="Measure what exactly-once costs."
+    parser = report.parser(
+        "bench.transactions", "Measure what exactly-once costs.", short="a quick look: short trials, one each"
     )
-    parser.add_argument("--short", action="store_true", help="a quick look: short trials, one each")
     parser.add_argument("--kafka", action="store_true", help="small transactions also beside Apache Kafka")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to FILE too")
     options = parser.parse_args(arguments)
     amounts = SHORT if options.short else FULL
     began = time.monotonic()
     measured = list(rows(amounts, kafka=options.kafka))
-    show(measured, f"transactions; {machine()}; {time.monotonic() - began:.0f} s, best of {amounts.trials}")
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in measured], indent=2) + "\n", encoding="utf-8")
+    report.report(measured, f"transactions; {time.monotonic() - began:.0f} s, best of {amounts.trials}", options.json)
     return 0
 
 

@@ -108,6 +108,11 @@ class Query:
         return rows
 
 
+def values(rows: list[dict[str, Any]] | None) -> list[bytes]:
+    assert rows is not None, "a batch was expected"
+    return [row["value"] for row in rows]
+
+
 def everything(reader: StreamReader, start: Document) -> Document:
     return reader.latestOffset(start, ReadAllAvailable())
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.pipelines.options import OptionError, Options
 from tidelog.pipelines.source.options import COLUMNS, Instant, Place, SourceOptions, Subscription
-from tidelog.pipelines.source.positions import from_document, named, parse_partitions, parse_positions, to_document
+from tidelog.pipelines.source.positions import named, parse_partitions, parse_positions, to_document
 from tidelog.pipelines.source.schema import schema_of
 from tidelog.types import TopicPartition
 
@@ -171,7 +171,6 @@ def test_positions_are_written_as_spark_writes_them() -> None:
     document = {"a": {"10": 2}, "b": {"0": 1, "1": 3}}
     assert to_document(positions) == document
     assert list(to_document(positions)) == ["a", "b"]
-    assert from_document(document) == positions
     assert parse_positions("startingOffsets", '{"a": {"10": 2}, "b": {"0": 1, "1": 3}}') == positions
     assert parse_partitions("assign", '{"a": [1, 0, 1]}') == (TopicPartition("a", 0), TopicPartition("a", 1))
     many = {TopicPartition("t", index): 0 for index in range(7)}

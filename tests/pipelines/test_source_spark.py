@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +61,8 @@ def texts(values: list[bytes]) -> list[str]:
 
 def last_line(error: PySparkException) -> str:
     """What a user sees at the end of Spark's error."""
-    lines = [
-        line for line in str(error).split("JVM stacktrace")[0].splitlines() if "rror: " in line or "Lost: " in line
-    ]
-    return lines[-1]
+    raised = re.compile(r"(Error|DataLost|ForeignCheckpoint): ")
+    return [line for line in str(error).split("JVM stacktrace")[0].splitlines() if raised.search(line)][-1]
 
 
 def test_a_topic_is_a_table(spark: SparkSession, bootstrap: str, topic: str) -> None:
@@ -104,7 +103,7 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, bootstrap: str, topi
     first = run_once(stream(spark, bootstrap, topic, **options), tmp_path)
     assert [progress["numInputRows"] for progress in first.recentProgress if progress["numInputRows"]] == [40, 40, 20]
     assert written(spark, tmp_path) == texts(numbers(0, 100))
-    assert json.loads(first.recentProgress[0]["sources"][0]["endOffset"]) == {topic: {"0": 40, "1": 0}}
+    assert json.loads(first.recentProgress[0]["sources"][0]["endOffset"])[topic] == {"0": 40, "1": 0}
     with_admin(bootstrap, lambda admin: admin.add_partitions(topic, 3))
     produce(bootstrap, topic, numbers(100, 105), partition=2)
     produce(bootstrap, topic, numbers(105, 110), partition=0)
@@ -129,6 +128,22 @@ def test_a_stream_that_lost_records_says_which(spark: SparkSession, bootstrap: s
     assert f"DataLost: {topic}-0: offsets 10 to 14 were to be read" in last_line(caught.value)
     run_once(stream(spark, bootstrap, topic, failOnDataLoss=False), tmp_path)
     assert written(spark, tmp_path) == texts(numbers(0, 10) + numbers(15, 20))
+
+
+def test_a_checkpoint_of_another_query_is_refused(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    for name in (topic, f"{topic}-other"):
+        create(bootstrap, name)
+        produce(bootstrap, name, numbers(0, 10))
+    run_once(stream(spark, bootstrap, f"{topic}-other"), tmp_path)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_once(stream(spark, bootstrap, topic), tmp_path)
+    assert f"ForeignCheckpoint: the checkpoint has positions in {topic}-other-0, but this query reads" in last_line(
+        caught.value
+    )
+    run_once(stream(spark, bootstrap, f"{topic}-other"), tmp_path)
+    assert written(spark, tmp_path) == texts(numbers(0, 10)), "nothing of the wrong topic, nothing twice"
 
 
 def bad_input(topic: str) -> list[tuple[dict[str, Any], str]]:

@@ -17,12 +17,14 @@ from source_driving import (
     source,
     stop_readers,
     stream_reader,
+    values,
     with_admin,
 )
 
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.errors import DataLost, SourceError
+from tidelog.pipelines.source.marks import TOPIC_IDS
 from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.stream_planning import StreamPlanner
 from tidelog.testing.eventually import eventually
@@ -49,21 +51,20 @@ class ManualClock:
         return self.at_s
 
 
-def values(rows: list[dict[str, Any]] | None) -> list[bytes]:
-    assert rows is not None, "a batch was expected"
-    return [row["value"] for row in rows]
+def offsets(document: dict[str, Any] | None) -> dict[str, dict[str, int]]:
+    return {topic: offsets for topic, offsets in (document or {}).items() if topic != TOPIC_IDS}
 
 
 def test_batches_follow_each_other(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
     produce(bootstrap, topic, numbers(0, 5))
     query = Query(stream_reader(bootstrap, subscribe=topic, startingOffsets="earliest"))
-    assert query.start == {topic: {"0": 0}}
+    assert offsets(query.start) == {topic: {"0": 0}}
     assert values(query.next_batch()) == numbers(0, 5)
-    assert query.start == {topic: {"0": 5}}
+    assert offsets(query.start) == {topic: {"0": 5}}
     produce(bootstrap, topic, numbers(5, 8))
     assert values(query.next_batch()) == numbers(5, 8)
-    assert query.reader.reportLatestOffset() == {topic: {"0": 8}}
+    assert offsets(query.reader.reportLatestOffset()) == {topic: {"0": 8}}
     query.reader.stop()
 
 
@@ -138,8 +139,8 @@ def test_what_waits_is_taken_in_proportion(bootstrap: str, topic: str) -> None:
     query = Query(reader)
     assert reader.getDefaultReadLimit() == ReadMaxRows(20)
     assert len(query.next_batch()) == 20
-    assert query.start == {topic: {"0": 18, "1": 2}}
-    assert everything(reader, query.start) == {topic: {"0": 90, "1": 10}}
+    assert offsets(query.start) == {topic: {"0": 18, "1": 2}}
+    assert offsets(everything(reader, query.start)) == {topic: {"0": 90, "1": 10}}
 
 
 def test_bytes_are_limited(bootstrap: str, topic: str) -> None:
@@ -172,7 +173,7 @@ def test_few_records_are_held_back(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, numbers(11, 12))
     impatient = Query(stream_reader(bootstrap, **options, maxTriggerDelay="1ms"), start=query.start)
     assert len(impatient.next_batch()) == 1
-    assert everything(reader, {topic: {"0": 11}}) == {topic: {"0": 12}}
+    assert offsets(everything(reader, {topic: {"0": 11}})) == {topic: {"0": 12}}
 
 
 def test_without_limits_everything_is_taken(bootstrap: str) -> None:
@@ -208,7 +209,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(bootstrap: str,
     while len(found) < 2:
         found += values(query.next_batch())
     assert sorted(found) == [b"new partition", b"new topic"]
-    assert query.start == {topic: {"0": 0, "1": 1}, f"{topic}-new": {"0": 1}}
+    assert offsets(query.start) == {topic: {"0": 0, "1": 1}, f"{topic}-new": {"0": 1}}
 
 
 def until_lost(query: Query, message: str) -> None:
@@ -258,7 +259,7 @@ def test_a_deleted_topic_is_noticed(bootstrap: str, topic: str, caplog: pytest.L
     with_admin(bootstrap, lambda admin: admin.delete_topic(topic))
     until_lost(queries[0], f"{topic}-0: reading has come to offset 10, but the partition does not exist any more")
     assert queries[1].next_batch() == []
-    assert queries[1].start == {f"{topic}-other": {"0": 0}}
+    assert offsets(queries[1].start) == {f"{topic}-other": {"0": 0}}
     assert "DATA LOSS" in caplog.text
 
 

@@ -74,6 +74,26 @@ class Sink:
         return replace(view, sinks=(*view.sinks, self))
 
 
+def _topic_write(
+    topic: str | None,
+    key: str | Sequence[str],
+    value: Format | None,
+    partitions: int | None,
+    delivery: Delivery,
+    options: Mapping[str, Any] | None,
+) -> TopicWrite:
+    return TopicWrite(
+        topic,
+        _names(key),
+        value,
+        headers=(),
+        partitions=partitions,
+        compacted=False,
+        delivery=_one_of(delivery, Delivery, "delivery"),
+        options=_texts(options),
+    )
+
+
 class write:  # noqa: N801 - reads as a verb: write.topic(...)
     """Each of these makes a sink."""
 
@@ -95,21 +115,8 @@ class write:  # noqa: N801 - reads as a verb: write.topic(...)
         encoded = None if value == "columns" else as_format(value, "value")
         if topic is None and encoded is not None:
             raise PipelineError("a sink to topics names one, or takes it from the column topic with value='columns'")
-        return Sink(
-            "topic",
-            TopicWrite(
-                topic,
-                _names(key),
-                encoded,
-                _names(headers),
-                partitions,
-                compacted=False,
-                delivery=_one_of(delivery, Delivery, "delivery"),
-                options=_texts(options),
-            ),
-            _one_of(mode, Mode, "mode"),
-            name,
-        )
+        writes = _topic_write(topic, key, encoded, partitions, delivery, options)
+        return Sink("topic", replace(writes, headers=_names(headers)), _one_of(mode, Mode, "mode"), name)
 
     @staticmethod
     def table(
@@ -126,21 +133,9 @@ class write:  # noqa: N801 - reads as a verb: write.topic(...)
         """Upserts into a compacted topic, which is made if need be. A row whose column `_deleted` is true deletes."""
         if not _names(key):
             raise PipelineError("a table needs a key: the column, or columns, that say which row is replaced")
-        return Sink(
-            "table",
-            TopicWrite(
-                topic,
-                _names(key),
-                json() if value is None else as_format(value, "value"),
-                (),
-                partitions,
-                compacted=True,
-                delivery=_one_of(delivery, Delivery, "delivery"),
-                options=_texts(options),
-            ),
-            _one_of(mode, Mode, "mode"),
-            name,
-        )
+        encoded = json() if value is None else as_format(value, "value")
+        writes = _topic_write(topic, key, encoded, partitions, delivery, options)
+        return Sink("table", replace(writes, compacted=True), _one_of(mode, Mode, "mode"), name)
 
     @staticmethod
     def files(

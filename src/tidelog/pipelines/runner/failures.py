@@ -8,7 +8,15 @@ from typing import Final
 
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
 _CONDITION: Final = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
-_FINAL_TYPES: Final = {"OptionError", "SchemaMismatch", "SchemaTooNew", "Refused", "DataLost", "PipelineError"}
+_FINAL_TYPES: Final = {
+    "OptionError",
+    "SchemaMismatch",
+    "SchemaTooNew",
+    "Refused",
+    "DataLost",
+    "ForeignCheckpoint",
+    "PipelineError",
+}
 _REFUSALS: Final = re.compile(r"requirement failed:|AnalysisException|^\[(?:UNRESOLVED|UNSUPPORTED|DATATYPE_MISMATCH)")
 """Spark has read the query, and does not run such ones."""
 _SHOWN_CHARS: Final = 500

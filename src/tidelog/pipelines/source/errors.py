@@ -9,3 +9,7 @@ class SourceError(Exception):
 
 class DataLost(SourceError):  # noqa: N818 - named for the fact it reports
     """Records that were to be read do not exist any more. Raised while failOnDataLoss is true."""
+
+
+class ForeignCheckpoint(SourceError):  # noqa: N818 - same
+    """The checkpoint was written by a query that reads something else."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tidelog.pipelines.source.errors import DataLost
+from tidelog.pipelines.source.errors import DataLost, ForeignCheckpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from tidelog.pipelines.source.options import Subscription
     from tidelog.pipelines.source.positions import Positions
     from tidelog.types import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_NAMED: Final = 5
 
 
 def report_loss(what: str, *, fail: bool) -> None:
@@ -21,6 +24,22 @@ def report_loss(what: str, *, fail: bool) -> None:
     if fail:
         raise DataLost(
             f"{what}; set option failOnDataLoss to false to go on without them, or begin anew from what there is"
+        )
+    log.warning("DATA LOSS: %s; going on without them, as failOnDataLoss is false", what)
+
+
+def report_foreign(foreign: Sequence[TopicPartition], subscription: Subscription, *, fail: bool) -> None:
+    """Of a checkpoint with positions in what the query does not read."""
+    named = ", ".join(map(str, foreign[:_NAMED]))
+    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
+    what = (
+        f"the checkpoint has positions in {named}{more}, but this query reads {subscription}: it is the checkpoint of "
+        "another query, or the query was changed"
+    )
+    if fail:
+        raise ForeignCheckpoint(
+            f"{what}. Nothing was read. Give the query a checkpointLocation of its own (a pipeline: `tidelog pipeline "
+            "reset`), or set option failOnDataLoss to false to go on in what it reads, and leave the rest"
         )
     log.warning("DATA LOSS: %s; going on without them, as failOnDataLoss is false", what)
 

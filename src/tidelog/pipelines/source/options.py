@@ -110,6 +110,11 @@ class Subscription:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def covers(self, at: TopicPartition) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, at.topic) is not None
+        return at in self.partitions if self.partitions else at.topic in self.topics
+
     def __str__(self) -> str:
         if self.pattern is not None:
             return f"topics like {self.pattern}"

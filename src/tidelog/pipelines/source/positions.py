@@ -28,14 +28,6 @@ def to_document(positions: Mapping[TopicPartition, int]) -> Document:
     return document
 
 
-def from_document(document: Mapping[str, Mapping[str, int]]) -> Positions:
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, offsets in document.items()
-        for partition, offset in offsets.items()
-    }
-
-
 def parse_positions(option: str, text: str) -> Positions:
     """What a user wrote as an option; OptionError if it is not such a document."""
     expected = f'option {option} is JSON such as {{"orders": {{"0": 12, "1": 7}}}}'

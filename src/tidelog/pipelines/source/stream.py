@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tidelog.pipelines.source.marks import Mark
 from tidelog.pipelines.source.options import SourceOptions
-from tidelog.pipelines.source.positions import from_document, to_document
 from tidelog.pipelines.source.reading import RangePartition, read_ranges
 from tidelog.pipelines.source.schema import columns_of
 
@@ -51,17 +51,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return dict(to_document(self.planner.initial()))
+        return self.planner.initial().to_document()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - same
         unlimited = isinstance(limit, ReadAllAvailable)
-        return dict(to_document(self.planner.latest(from_document(start), unlimited=unlimited)))
+        return self.planner.latest(Mark.from_document(start), unlimited=unlimited).to_document()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - same
         self.planner.stop_at_what_there_is()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self.planner.tasks(from_document(start), from_document(end))
+        return self.planner.tasks(Mark.from_document(start), Mark.from_document(end))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - same
         """Only tells Spark that there is one: the planner has the options, of which Spark could take one."""
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - same
         ends = self.planner.reported()
-        return None if ends is None else dict(to_document(ends))
+        return None if ends is None else ends.to_document()
 
     def stop(self) -> None:
         planner, self._planner = self._planner, None

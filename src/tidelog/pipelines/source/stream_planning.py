@@ -10,7 +10,8 @@ from tidelog.pipelines.source.committing import GroupCommitter
 from tidelog.pipelines.source.connections import OpenCluster, run
 from tidelog.pipelines.source.limits import held_back, limit_by_bytes, share_out
 from tidelog.pipelines.source.log_view import LogView
-from tidelog.pipelines.source.losing import check_bounds, report_loss
+from tidelog.pipelines.source.losing import check_bounds, report_foreign, report_loss
+from tidelog.pipelines.source.marks import Mark
 from tidelog.pipelines.source.options import Place
 from tidelog.pipelines.source.outlook import Outlook
 from tidelog.pipelines.source.planning import resolve
@@ -20,8 +21,6 @@ from tidelog.pipelines.source.sampling import bytes_per_offset
 from tidelog.pipelines.source.splits import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidelog.clock import Clock
     from tidelog.pipelines.source.log_view import Partitions
     from tidelog.pipelines.source.options import SourceOptions
@@ -44,7 +43,7 @@ class StreamPlanner:
         self._outlook = Outlook(self._view, self._clock)
         self._committer = GroupCommitter(options.consumer, options.group_id)
         self._known: Partitions = {}
-        """Partitions as they were when their positions were taken, so that topics created anew are noticed."""
+        """Partitions as they were when this process last planned, so that topics created anew are noticed."""
         self._moved: dict[tuple[TopicPartition, int], int] = {}
         """Where reading goes on instead of a position: in new partitions, and behind a loss."""
         self._target: Positions | None = None
@@ -55,12 +54,14 @@ class StreamPlanner:
         """How often Spark has asked since, in vain."""
         self._checked = False
         """Whether positions of an earlier run were held against where partitions begin."""
+        self._left_out: set[TopicPartition] = set()
+        """That the checkpoint has positions in, though they are not read any more."""
         self._density: dict[TopicPartition, float] = {}
 
     # Where to begin
 
-    def initial(self) -> Positions:
-        return run(self._initial())
+    def initial(self) -> Mark:
+        return Mark.of(run(self._initial()), self._known)
 
     async def _initial(self) -> Positions:
         self._known = await self._view.existing_partitions()
@@ -78,23 +79,32 @@ class StreamPlanner:
 
     # How far the next batch goes
 
-    def latest(self, start: Positions, *, unlimited: bool) -> Positions:
+    def latest(self, start: Mark, *, unlimited: bool) -> Mark:
         """Everything before `start` has been dealt with."""
-        self._committer.note(start)
+        ours = self._ours(start)
+        self._committer.note(ours)
         if self._target is None and self._outlook.is_fresh(self._idle):
             return start
-        end = run(self._latest(start, unlimited))
-        if end == start:
+        end = Mark.of(run(self._latest(ours, self._known | start.partitions, unlimited)), self._known)
+        if end.positions == start.positions and not created_anew(end.partitions, start.partitions):
             self._idle += 1
-        else:
-            self._idle = 0
-            self._batch_s = self._clock.monotonic()
+            return start
+        self._idle = 0
+        self._batch_s = self._clock.monotonic()
         return end
 
-    async def _latest(self, start: Positions, unlimited: bool) -> Positions:
+    def _ours(self, mark: Mark) -> Positions:
+        """Without what is not read: positions of another query, or of this one before it was changed."""
+        foreign = {at for at in mark.positions if not self._options.subscription.covers(at)}
+        if foreign - self._left_out:
+            report_foreign(sorted(foreign), self._options.subscription, fail=self._options.fail_on_data_loss)
+            self._left_out |= foreign
+        return {at: offset for at, offset in mark.positions.items() if at not in foreign}
+
+    async def _latest(self, start: Positions, known: Partitions, unlimited: bool) -> Positions:
         await self._outlook.look()
-        await self._make_sure(start)
-        begins = await self._footing(start)
+        await self._make_sure(start, known)
+        begins = await self._footing(start, known)
         ends = self._outlook.ends if self._target is None else self._target
         waiting = {at: max(0, ends.get(at, begin) - begin) for at, begin in begins.items()}
         if not unlimited:
@@ -126,30 +136,33 @@ class StreamPlanner:
             waiting = share_out(waiting, options.max_offsets, turn)
         return waiting
 
-    async def _make_sure(self, start: Positions) -> None:
+    async def _make_sure(self, start: Positions, known: Partitions) -> None:
         """Looks again while it seems that partitions are gone, or end before what was read of them."""
         for attempt in range(_LOOKS_AGAIN):
-            anew = created_anew(self._outlook.partitions, self._known)
+            anew = created_anew(self._outlook.partitions, known)
             if all(self._outlook.ends.get(at, _NEW) >= offset or at in anew for at, offset in start.items()):
                 return
             await asyncio.sleep(self._connections.cluster.backoff.delay_s(attempt))
             await self._outlook.look(thoroughly=True)
 
-    async def _footing(self, start: Positions) -> Positions:
-        """Where reading goes on, in all partitions that there are. What was lost is reported, once."""
+    async def _footing(self, start: Positions, known: Partitions) -> Positions:
+        """Where reading goes on, in all partitions that there are. What was lost is reported, once.
+
+        `known` are partitions as they were when their positions were taken.
+        """
         there = dict(self._outlook.partitions)
         if self._target is not None:
             there = {at: topic_id for at, topic_id in there.items() if at in self._target or at in start}
         self._moved = {place: to for place, to in self._moved.items() if start.get(place[0], _NEW) == place[1]}
         begins = {at: to for (at, _), to in self._moved.items() if at in there}
         unsettled = {at: topic_id for at, topic_id in there.items() if at not in begins}
-        needed = (unsettled.keys() - start.keys()) | created_anew(unsettled, self._known)
+        needed = (unsettled.keys() - start.keys()) | created_anew(unsettled, known)
         earliest = await self._view.earliest(needed if self._checked else unsettled)
         for at in needed - earliest.keys():
             del unsettled[at]  # it vanished at this very moment: the next look will tell
         self._checked = True
         positions = {at: offset for at, offset in start.items() if at not in begins}
-        footing = find_footing(positions, unsettled, self._known, earliest, self._outlook.ends)
+        footing = find_footing(positions, unsettled, known, earliest, self._outlook.ends)
         for loss in footing.losses:
             report_loss(loss, fail=self._options.fail_on_data_loss)
         for at, begin in footing.begins.items():
@@ -160,29 +173,36 @@ class StreamPlanner:
 
     # Which tasks read it
 
-    def tasks(self, start: Positions, end: Positions) -> list[RangePartition]:
-        return run(self._tasks(start, end))
+    def tasks(self, start: Mark, end: Mark) -> list[RangePartition]:
+        ends = self._ours(end)
+        starts = self._ours(start)
+        for at in created_anew(end.partitions, start.partitions):
+            starts.pop(at, None)  # it is read from its beginning on
+        return run(self._tasks(starts, ends, end.partitions))
 
-    async def _tasks(self, start: Positions, end: Positions) -> list[RangePartition]:
+    async def _tasks(self, start: Positions, end: Positions, planned: Partitions) -> list[RangePartition]:
         if not end.keys() <= self._known.keys():
             # A batch that was planned before this process started.
             self._known = {**await self._view.partitions(), **self._known}
-        begins = await self._begins(start, end)
-        ranges = [OffsetRange(at, begins[at], offset) for at, offset in end.items() if at in begins]
+        gone = dict.fromkeys(end.keys() - self._known.keys(), "the partition does not exist any more")
+        for at in created_anew(self._known, planned):
+            gone[at] = f"topic {at.topic} was deleted and created anew"
+        for at in sorted(gone.keys() & end.keys()):
+            first, last = max(start.get(at, 0), 0), end[at] - 1
+            if first <= last:
+                what = f"{at}: offsets {first} to {last} were to be read, but {gone[at]}"
+                report_loss(what, fail=self._options.fail_on_data_loss)
+        ends = {at: offset for at, offset in end.items() if at not in gone}
+        begins = await self._begins(start, ends)
+        ranges = [OffsetRange(at, begins[at], offset) for at, offset in ends.items() if at in begins]
         return to_tasks(ranges, self._options, self._known)
 
-    async def _begins(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Positions:
+    async def _begins(self, start: Positions, end: Positions) -> Positions:
         begins: Positions = {}
         anew: list[TopicPartition] = []
         for at, offset in end.items():
             position = start.get(at, _NEW)
-            if at not in self._known:
-                report_loss(
-                    f"{at}: offsets {max(position, 0)} to {offset - 1} were to be read, but the partition does not "
-                    "exist any more",
-                    fail=self._options.fail_on_data_loss,
-                )
-            elif (at, position) in self._moved:
+            if (at, position) in self._moved:
                 begins[at] = self._moved[at, position]
             elif position == _NEW or position > offset:
                 anew.append(at)
@@ -190,9 +210,9 @@ class StreamPlanner:
                 begins[at] = position
         return begins | await self._view.earliest(anew)
 
-    def reported(self) -> Positions | None:
+    def reported(self) -> Mark | None:
         """Where the partitions end, as last heard of: what a lag is measured against."""
-        return self._outlook.ends or None
+        return Mark.of(self._outlook.ends, self._outlook.partitions) if self._outlook.ends else None
 
     def close(self) -> None:
         self._committer.close()
