@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.xdist_group("tidy")  # they share what they have parsed
 
 REPOSITORY = Path(__file__).parent.parent
 SOURCE = REPOSITORY / "src" / "tidelog"
@@ -166,6 +169,11 @@ def test_tests_wait_for_conditions_and_never_for_time() -> None:
         if name in {"time.sleep", "sleep"}
     ]
     assert not found, f"use tidelog.testing.eventually: {found}"
+
+
+def test_tests_of_a_group_go_to_one_worker(request: pytest.FixtureRequest) -> None:
+    """Else each worker starts what the group shares: a cluster, a Spark. xdist tells groups by the ends of names."""
+    assert request.node.nodeid.endswith("@tidy") == ("PYTEST_XDIST_WORKER" in os.environ)
 
 
 def test_no_test_is_left_out() -> None:

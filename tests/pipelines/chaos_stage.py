@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 PROGRAM: Final = Path(__file__).parent / "chaos_query.py"
+ROWS: Final = "rows"
+COPIES: Final = "copies"
+COUNTS: Final = "counts"
+"""How many rows of each key there were, after each batch in which there were some."""
 ENDED_WITHIN_S: Final = 900.0
 """For hanging, not for slowness."""
 BURST: Final = 10
@@ -30,9 +34,8 @@ BURST_EVERY_S: Final = 0.05
 class Load:
     """Numbered rows into a topic, in a thread, until it is told to stop. All that it counts are acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self.rows = 0
-        self._topic = topic
         self._failed: list[KafkaError] = []
         self._enough = threading.Event()
         self._producer = Producer(
@@ -61,8 +64,7 @@ class Load:
     def _run(self) -> None:
         while not self._enough.wait(BURST_EVERY_S):
             for number in range(self.rows, self.rows + BURST):
-                key = str(number % 97).encode()
-                self._producer.produce(self._topic, row(number), key, on_delivery=self._delivered)
+                self._producer.produce(ROWS, row(number), key(number), on_delivery=self._delivered)
             self.rows += BURST
             self._producer.poll(0)
 
@@ -75,17 +77,19 @@ def row(number: int) -> bytes:
     return b"row %d" % number
 
 
-class Drivers:
-    """Starts drivers of one query, at most one at a time."""
+def key(number: int) -> bytes:
+    return b"%d" % (number % 97)
 
-    def __init__(
-        self, directory: Path, master: str, conf: Mapping[str, str], bootstrap: str, source: str, target: str
-    ) -> None:
+
+class Drivers:
+    """Starts drivers of the two queries, at most one at a time."""
+
+    def __init__(self, directory: Path, master: str, conf: Mapping[str, str], bootstrap: str) -> None:
         self._log = directory / "driver.log"
         self._command = [
             *(sys.executable, str(PROGRAM), "--master", master, "--conf", json.dumps(dict(conf))),
-            *("--bootstrap", bootstrap, "--source", source, "--target", target),
-            *("--checkpoint", str(directory / "checkpoint")),
+            *("--bootstrap", bootstrap, "--source", ROWS, "--copies", COPIES, "--counts", COUNTS),
+            *("--checkpoints", str(directory / "checkpoints")),
         ]
         self._process: subprocess.Popen[str] | None = None
 

@@ -1,20 +1,23 @@
 """Exactly once from topic to topic, while drivers, executors and brokers are killed with -9 at random.
 
 Three brokers, a standalone Spark cluster of a master and two workers, and a load that never pauses. In the end
-confluent-kafka, reading only what is committed, finds each row once. `make test-pipelines KILLS=100` kills longer.
+confluent-kafka, reading only what is committed, finds each row once, and each update of a count once.
+`make test-pipelines KILLS=100` kills longer.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sys
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from chaos_stage import Drivers, Load, row
+from chaos_stage import COPIES, COUNTS, ROWS, Drivers, Load, key, row
 from committed_reader import committed_values
 
 from tidelog.testing import eventually
@@ -92,10 +95,10 @@ class Chaos:
 @pytest.mark.timeout(7200)
 def test_each_row_arrives_once(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster()
-    cluster.create_topic("rows", PARTITIONS)
-    cluster.create_topic("copies", PARTITIONS)
-    with SparkCluster(tmp_path / "spark") as spark, Load(cluster.bootstrap, "rows") as load:
-        drivers = Drivers(tmp_path, spark.master, spark.conf, cluster.bootstrap, "rows", "copies")
+    for topic in (ROWS, COPIES, COUNTS):
+        cluster.create_topic(topic, PARTITIONS)
+    with SparkCluster(tmp_path / "spark") as spark, Load(cluster.bootstrap) as load:
+        drivers = Drivers(tmp_path, spark.master, spark.conf, cluster.bootstrap)
         try:
             chaos = Chaos(cluster, spark, drivers)
             chaos.at_least_one_of_each()
@@ -108,9 +111,26 @@ def test_each_row_arrives_once(start_cluster: StartCluster, tmp_path: Path) -> N
             drivers.wait()
         finally:
             drivers.kill()
-    found = Counter(committed_values(cluster.bootstrap, "copies", PARTITIONS))
-    expected = Counter(row(number) + b" copied" for number in range(rows))
     assert rows > 0
+    check_copies(committed_values(cluster.bootstrap, COPIES, PARTITIONS), rows)
+    updates = check_counts(committed_values(cluster.bootstrap, COUNTS, PARTITIONS), rows)
+    sys.stdout.write(f"{rows} rows, each once; {updates} updates, each once; killed: {dict(chaos.killed)}\n")
+
+
+def check_copies(values: list[bytes], rows: int) -> None:
+    found = Counter(values)
+    expected = Counter(row(number) + b" copied" for number in range(rows))
     assert not expected - found, f"lost: {list((expected - found).items())[:5]} of {rows}"
     assert not found - expected, f"repeated: {list((found - expected).items())[:5]} of {rows}"
-    sys.stdout.write(f"{rows} rows, each once; killed: {dict(chaos.killed)}\n")
+
+
+def check_counts(values: list[bytes], rows: int) -> int:
+    """A batch written twice would repeat counts; one that was lost, or read twice, would make the last ones wrong."""
+    updates: dict[str, list[int]] = {}
+    for value in values:
+        update = json.loads(value)
+        updates.setdefault(update["key"], []).append(update["count"])
+    assert all(earlier < later for counts in updates.values() for earlier, later in pairwise(counts)), "repeated"
+    expected = Counter(key(number).decode() for number in range(rows))
+    assert {found: counts[-1] for found, counts in updates.items()} == expected
+    return len(values)

@@ -12,7 +12,7 @@ import pytest
 from fake_registry import FakeRegistry
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from tidelog.pipelines import PipelineError, avro, build_session, read, write
+from tidelog.pipelines import PipelineError, avro, read, write
 from tidelog.pipelines import json as json_format
 from tidelog.pipelines.decoding.decoding import Part, decode, readable, unreadable
 from tidelog.pipelines.definition.loading import load
@@ -26,12 +26,14 @@ from tidelog.pipelines.runner.schemas import Schemas
 from tidelog.pipelines.runner.writing import Run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelog.pipelines.definition.formats import Format
+
+pytest_plugins = ["spark_fixtures"]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 AVRO = {
     "type": "record",
@@ -41,14 +43,6 @@ AVRO = {
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset long, headers array<struct<key:string,value:binary>>"
 )
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = build_session("local[2,4]", short_run=True, log_file=log)
-    yield session
-    session.stop()
 
 
 @pytest.fixture
