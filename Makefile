@@ -33,11 +33,11 @@ test: .venv/ready ## Run the tests that need PyPI and Debian packages only
 	scripts/setup kcat
 	scripts/setup openssl
 	scripts/setup java
-	$(PYTEST) -n $(WORKERS) --dist loadgroup
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test-peers: .venv/ready ## Run the tests with clients in other languages (Maven Central, Go proxy, npm)
 	scripts/setup peers
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m peers
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m peers
 
 test-kill: .venv/ready ## Kill the broker under load KILLS times and look for lost, repeated or reordered records
 	$(PYTEST) tests/broker/test_kill_nine.py --kills $(KILLS) -s --timeout 3600

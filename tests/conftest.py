@@ -41,6 +41,26 @@ ROOMS_BY_MODULE = {
 }
 """Thousands of tests, each over in a moment; and some that share servers of ZooKeeper."""
 
+GROUPS_BY_MODULE = {
+    "test_pipeline_cli": "spark",
+    "test_pipeline_examples": "spark",
+    "test_chaos": "spark",
+    "test_docs_run": "spark",
+    "test_session_spark": "another spark",
+    "test_source_spark": "another spark",
+    "test_sink_spark": "another spark",
+    "test_runner_spark": "another spark",
+    "test_demo_run": "another spark",
+    "test_demo_on_cluster": "another spark",
+    "test_pipeline_docs": "another spark",
+    "test_bench_pipelines": "another spark",
+    "test_spark_connector": "spark",
+    "test_spark_equality": "spark",
+    "test_spark_pipelines": "another spark",
+    "test_declarations": "declarations",
+}
+"""Spark takes a core and more: two at a time, which begin before everything else. Tests in one process share a Java."""
+
 FAST_SETTINGS = {
     # Kafka waits before it looks after its logs and before the first group rebalance; tests need not.
     "log.initial.task.delay.ms": "0",
@@ -99,11 +119,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Short tests go to a worker by the module: handed over one by one, thousands of them take longer than that."""
     for item in items:
-        if item.path.parent.name in ROOMS_BY_MODULE and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        group = GROUPS_BY_MODULE.get(item.path.stem)
+        if group is None and item.path.parent.name in ROOMS_BY_MODULE:
+            group = item.path.stem
+        if group is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.path.stem not in GROUPS_BY_MODULE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytest_plugins = ["peer_fixtures", "cluster_fixtures", "spark_peer_fixtures"]
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark-connector"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
 COUNT = 200
 START_MS = 1_700_000_000_000

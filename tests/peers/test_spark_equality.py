@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ["spark_peer_fixtures"]
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark-connector"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
 SEEDS = (1, 2)
 

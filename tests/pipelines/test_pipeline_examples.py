@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tidelog.client.fetching import ConsumerRecord
 
-pytestmark = [pytest.mark.xdist_group("pipeline-examples"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "pipelines"
 WITHIN_S = 800.0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.pipelines.definition.formats import Format
 
 pytest_plugins = ["spark_fixtures"]
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 AVRO = {
     "type": "record",

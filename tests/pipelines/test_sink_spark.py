@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytest_plugins = ["spark_fixtures"]
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
 FILES, LINES = 6, 50

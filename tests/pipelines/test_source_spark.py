@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidelog.testing import StartBroker
 
 pytest_plugins = ["spark_fixtures"]
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.timeout(900)
 
 COUNT = 300
 PUSHING = "spark.sql.python.filterPushdown.enabled"

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidelog.local_cluster.ports import HOST, scattered_ports
 from tidelog.pipelines.session.java import find_java, shim
-from tidelog.pipelines.session.places import cache_directory
+from tidelog.pipelines.session.places import cache_directory, spark_home
+from tidelog.pipelines.session.python import python_shim
+from tidelog.pipelines.session.settings import SHORT_RUN
 from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 _READY_WITHIN_S: Final = 240.0
 _ENDED_WITHIN_S: Final = 60.0
-_LIGHT: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 
 
@@ -49,13 +50,15 @@ class SparkCluster:
     @property
     def conf(self) -> Mapping[str, str]:
         """What a driver on this machine has to set, too."""
+        python = python_shim(sys.executable, cache_directory(os.environ), spark_home())
         return {
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": _LIGHT,
-            "spark.pyspark.python": sys.executable,
-            "spark.pyspark.driver.python": sys.executable,
+            "spark.executor.extraJavaOptions": " ".join(SHORT_RUN),
+            "spark.pyspark.python": python,
+            "spark.pyspark.driver.python": python,
+            "spark.python.daemon.module": "tidelog.pipelines.session.worker_daemon",
             "spark.ui.enabled": "false",
         }
 
@@ -114,21 +117,18 @@ class SparkCluster:
         return (self._directory / f"{name}.log").read_text(errors="replace")
 
     def _launch(self, name: str, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - PySpark loads slowly
-
-        home = Path(_find_spark_home())
         environment = {
             **os.environ,
             "JAVA_HOME": str(shim(find_java(os.environ), cache_directory(os.environ))),
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_DAEMON_JAVA_OPTS": _LIGHT,
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([*SHORT_RUN, "-Dspark.master.rest.enabled=false"]),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": HOST,
         }
         with ExitStack() as opened:
             log = opened.enter_context((self._directory / f"{name}.log").open("wb"))
             return subprocess.Popen(  # noqa: S603 - Spark's own start script
-                [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *arguments],
+                [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
 from tidelog.pipelines.session.java import OUTPUT, find_java, shim
-from tidelog.pipelines.session.places import cache_directory
+from tidelog.pipelines.session.places import cache_directory, spark_home
 from tidelog.pipelines.session.python import python_shim
 from tidelog.pipelines.session.settings import (
     LOCAL_MASTER,
@@ -88,7 +88,7 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
     """The environment in which Spark starts the right Java, and that Java's options among the settings."""
     java = find_java(os.environ)
     cache = cache_directory(os.environ)
-    archive = archive_options(cache, java, _spark_home() / "jars", SHORT_RUN if short_run else ())
+    archive = archive_options(cache, java, spark_home() / "jars", SHORT_RUN if short_run else ())
     settings.setdefault(
         _JAVA_OPTIONS, java_options(short_run, archive, log_options(_HERE / _log_configuration(log_file), log_file))
     )
@@ -119,10 +119,4 @@ def _log_configuration(log_file: Path | None) -> str:
 
 
 def _python() -> str:
-    return python_shim(sys.executable, cache_directory(os.environ), _spark_home())
-
-
-def _spark_home() -> Path:
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - PySpark's own answer, with SPARK_HOME
-
-    return Path(_find_spark_home())
+    return python_shim(sys.executable, cache_directory(os.environ), spark_home())
