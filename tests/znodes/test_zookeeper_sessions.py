@@ -110,7 +110,7 @@ def test_requests_under_way_when_the_server_stalls_fail_and_later_ones_are_serve
                 *(store.create(f"/n{number}") for number in range(20)), return_exceptions=True
             )
             assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
-            assert store.state is SUSPENDED
+            await reach(store, SUSPENDED, told)
         finally:
             os.kill(shaky.pids[1], signal.SIGCONT)
         await reach(store, CONNECTED, told)

@@ -95,11 +95,11 @@ class SparkCluster:
             process.wait(_ENDED_WITHIN_S)
 
     def status(self) -> dict[str, Any] | None:
-        """What the master tells of itself; None while it does not answer."""
+        """What the master tells of itself; None while it does not answer, or only with its first page."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._web_port}/json/", timeout=10) as answer:
                 told: dict[str, Any] = json.load(answer)
-        except OSError:
+        except (OSError, ValueError):
             assert self._master is None or self._master.poll() is None, self.log("master")
             return None
         return told

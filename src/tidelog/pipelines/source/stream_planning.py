@@ -95,7 +95,7 @@ class StreamPlanner:
 
     def _ours(self, mark: Mark) -> Positions:
         """Without what is not read: positions of another query, or of this one before it was changed."""
-        foreign = {at for at in mark.positions if not self._options.subscription.covers(at)}
+        foreign = {at for at in mark.positions.keys() - self._known.keys() if not self._options.subscription.covers(at)}
         if foreign - self._left_out:
             report_foreign(sorted(foreign), self._options.subscription, fail=self._options.fail_on_data_loss)
             self._left_out |= foreign
