@@ -94,18 +94,17 @@ class Asking:
         code: Callable[[M], int] | None = None,
     ) -> M:
         """Asks one broker, or any; `code` is the error of the reply as a whole, which is raised."""
+        return await self._retrying(what, lambda: self._ask_once(broker, what, request, response, code))
 
-        async def attempt() -> M:
-            cluster = self._cluster
-            connection = await (cluster.any_connection() if broker is None else cluster.connection(broker))
-            reply = await connection.send(request, response)
-            if code is not None:
-                check(
-                    code(reply), getattr(reply, "error_message", None), what if broker is None else f"broker {broker}"
-                )
-            return reply
-
-        return await self._retrying(what, attempt)
+    async def _ask_once(
+        self, broker: BrokerId | None, what: str, request: Message, response: type[M], code: Callable[[M], int] | None
+    ) -> M:
+        cluster = self._cluster
+        connection = await (cluster.any_connection() if broker is None else cluster.connection(broker))
+        reply = await connection.send(request, response)
+        if code is not None:
+            check(code(reply), getattr(reply, "error_message", None), what if broker is None else f"broker {broker}")
+        return reply
 
     async def _ask_brokers(
         self,
@@ -116,15 +115,37 @@ class Asking:
         code: Callable[[M], int],
     ) -> dict[BrokerId, M]:
         """Asks all brokers, or those named. An error of one is raised when all have answered."""
-        await self._retrying("listing brokers", lambda: self._cluster.refresh(()))
-        chosen = sorted(self._cluster.metadata.nodes if brokers is None else map(BrokerId, brokers))
-        asked = [self._ask(broker, what, request, response, code) for broker in chosen]
-        replies: dict[BrokerId, M] = {}
-        for broker, reply in zip(chosen, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(reply, BaseException):
-                raise reply
-            replies[broker] = reply
-        return replies
+        while True:
+            await self._retrying("listing brokers", lambda: self._cluster.refresh(()))
+            chosen = sorted(self._cluster.metadata.nodes if brokers is None else map(BrokerId, brokers))
+            ask = self._ask_while_there if brokers is None else self._ask
+            asked = [ask(broker, what, request, response, code) for broker in chosen]
+            replies: dict[BrokerId, M] = {}
+            for broker, reply in zip(chosen, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(reply, BaseException):
+                    raise reply
+                if reply is not None:
+                    replies[broker] = reply
+            if len(replies) == len(chosen):
+                return replies
+            # One has left. What it did is done by others from now on, which have to be asked again.
+
+    async def _ask_while_there(
+        self, broker: BrokerId, what: str, request: Message, response: type[M], code: Callable[[M], int]
+    ) -> M | None:
+        """As `_ask`; None if it is not, or no longer, one of the cluster's brokers."""
+        tried = False
+
+        async def attempt() -> M | None:
+            nonlocal tried
+            if tried:
+                await self._cluster.refresh(())
+                if broker not in self._cluster.metadata.nodes:
+                    return None
+            tried = True
+            return await self._ask_once(broker, what, request, response, code)
+
+        return await self._retrying(what, attempt)
 
     async def _ask_controller(
         self,
