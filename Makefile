@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 # More than there are cores: most tests that take long wait, for sessions to end and processes to start.
-WORKERS ?= 4
+WORKERS ?= 5
 KILLS ?= 50
 ROUNDS ?= 10
 FUZZ_SECONDS ?= 60

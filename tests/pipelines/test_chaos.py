@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["cluster_fixtures"]
 
-KILLS = int(os.environ.get("PIPELINE_KILLS", "3"))
+KILLS = int(os.environ.get("PIPELINE_KILLS", "2"))
 SEED = int(os.environ.get("PIPELINE_SEED", "1"))
 PARTITIONS = 4
 LATER_LINES_MAX = 4
