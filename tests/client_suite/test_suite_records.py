@@ -52,8 +52,18 @@ def test_every_byte_of_a_record_comes_back(target: Target, topic: str, codec: st
 
 
 @everywhere
-@pytest.mark.parametrize("acks", ["all", 1, 0])
-def test_many_records_keep_their_order_by_key(target: Target, topic: str, acks: Literal["all", 1, 0]) -> None:
+@pytest.mark.parametrize("acks", ["all", 1])
+def test_many_records_keep_their_order_by_key(target: Target, topic: str, acks: Literal["all", 1]) -> None:
+    check_order_by_key(target, topic, acks)
+
+
+@on_real_brokers
+def test_many_records_that_nobody_acknowledges_keep_their_order_by_key(target: Target, topic: str) -> None:
+    """The mock acknowledges them nevertheless, which no broker may do, and which ends the connection."""
+    check_order_by_key(target, topic, acks=0)
+
+
+def check_order_by_key(target: Target, topic: str, acks: Literal["all", 1, 0]) -> None:
     count = 2000
 
     async def scenario() -> None:

@@ -295,7 +295,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.driver.perform(out)
         told = Identity(known.identity.producer_id, LAST_EPOCH_GIVEN - 2)
         for client in holders:
-            client.identity = told
+            client.identity = client.story.identity = told
         self.newest[name] = self.reigns[name] = told
 
     # --- what must hold ---
