@@ -62,6 +62,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.UNRELEASED_INSTANCE_ID,
             ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.GROUP_ID_NOT_FOUND,  # everybody was away for so long that nothing is left of it
         }
 
     @rule(reader=readers)
