@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.pipelines.source.errors import DataLost, ForeignCheckpoint
+from tidelog.pipelines.source.positions import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from tidelog.types import TopicPartition
 
 log = logging.getLogger(__name__)
-
-_NAMED: Final = 5
 
 
 def report_loss(what: str, *, fail: bool) -> None:
@@ -30,11 +29,9 @@ def report_loss(what: str, *, fail: bool) -> None:
 
 def report_foreign(foreign: Sequence[TopicPartition], subscription: Subscription, *, fail: bool) -> None:
     """Of a checkpoint with positions in what the query does not read."""
-    named = ", ".join(map(str, foreign[:_NAMED]))
-    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
     what = (
-        f"the checkpoint has positions in {named}{more}, but this query reads {subscription}: it is the checkpoint of "
-        "another query, or the query was changed"
+        f"the checkpoint has positions in {first_few([*map(str, foreign)])}, but this query reads {subscription}: it "
+        "is the checkpoint of another query, or the query was changed"
     )
     if fail:
         raise ForeignCheckpoint(

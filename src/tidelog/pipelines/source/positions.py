@@ -9,7 +9,7 @@ from tidelog.pipelines.options import OptionError
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Positions = dict[TopicPartition, int]
 """The next offset to be read of each partition."""
@@ -63,8 +63,11 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-def named(positions: Mapping[TopicPartition, int], most: int = 5) -> str:
+def named(positions: Mapping[TopicPartition, int]) -> str:
     """For messages: the first few, by name."""
-    parts = [f"{partition} at offset {offset}" for partition, offset in sorted(positions.items())]
+    return first_few([f"{partition} at offset {offset}" for partition, offset in sorted(positions.items())])
+
+
+def first_few(parts: Sequence[str], most: int = 5) -> str:
     more = f" and {len(parts) - most} more" if len(parts) > most else ""
     return ", ".join(parts[:most]) + more
