@@ -27,9 +27,12 @@ SCRIPT = """
     def workers(batches):
         for batch in batches:
             import pyarrow
-            yield pyarrow.RecordBatch.from_pylist([{"python": sys.executable}])
+            started_as = Path("/proc/self/cmdline").read_bytes().split(bytes(1))
+            forked = b"tidelog.pipelines.session.nursery" in started_as
+            yield pyarrow.RecordBatch.from_pylist([{"python": sys.executable, "forked": forked}])
 
-    assert {row.python for row in spark.range(4).mapInArrow(workers, "python string").collect()} == {sys.executable}
+    found = spark.range(4).mapInArrow(workers, "python string, forked boolean").collect()
+    assert set(map(tuple, found)) == {(sys.executable, True)}, found
 
     attempts = tempfile.mkdtemp()
 

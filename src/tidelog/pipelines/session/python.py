@@ -2,7 +2,8 @@
 
 Spark puts PySpark in front of the path once more, as an archive of sources: what a worker loads of it is compiled anew
 in each process, which takes most of a second. So Python is started through a shim that leaves the archive out. The
-installed PySpark, from which Spark itself was started, is the same, and compiled.
+installed PySpark, from which Spark itself was started, is the same, and compiled. Where a session has a nursery, the
+shim asks for a child of it instead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from typing import Final
 
 from tidelog.pipelines.session.java import replace_file
 
+NURSERY: Final = "TIDELOG_PYTHON_NURSERY"
+"""Names the socket of the session's nursery to the shims that Spark starts."""
+
+_ASKING: Final = Path(__file__).with_name("from_nursery.py")
 _ARCHIVES: Final = "*/python/lib/pyspark.zip|*/python/lib/py4j-*-src.zip"
 
 
@@ -45,5 +50,7 @@ def shim_script(python: str) -> str:
         f"  case $path in {_ARCHIVES}) ;; *) kept=${{kept:+$kept:}}$path ;; esac\n"
         "done\n"
         "unset IFS\n"
-        f'PYTHONPATH=$kept exec {shlex.quote(python)} "$@"\n'
+        "export PYTHONPATH=$kept\n"
+        f'[ -n "${NURSERY}" ] && exec {shlex.quote(python)} -IS {shlex.quote(str(_ASKING))} "${NURSERY}" "$@"\n'
+        f'exec {shlex.quote(python)} "$@"\n'
     )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
 from tidelog.pipelines.session.java import OUTPUT, find_java, shim
+from tidelog.pipelines.session.nursery_process import nursery
 from tidelog.pipelines.session.places import cache_directory, spark_home
-from tidelog.pipelines.session.python import python_shim
+from tidelog.pipelines.session.python import NURSERY, python_shim
 from tidelog.pipelines.session.settings import (
     LOCAL_MASTER,
     SHORT_RUN,
@@ -96,6 +97,7 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
         "JAVA_HOME": str(shim(java, cache)),
         "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or _QUICK_LAUNCHER,
         OUTPUT: "" if log_file is None else str(output_file(log_file)),
+        NURSERY: _nursery(settings) or "",
     }
     before = {key: os.environ.get(key) for key in changed}
     os.environ.update(changed)
@@ -107,6 +109,14 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
+
+
+def _nursery(settings: Mapping[str, str]) -> str | None:
+    """For the Java that is about to start, if that starts Python as we have it."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - it is known by now that it is there
+
+    ours = settings.get(_PYTHON) == os.environ.get("PYSPARK_PYTHON") == _python() != sys.executable
+    return nursery() if ours and SparkSession.getActiveSession() is None else None
 
 
 def output_file(log_file: Path) -> Path:

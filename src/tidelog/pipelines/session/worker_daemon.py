@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PRELOADED: Final = (
     "pyspark.worker",
@@ -21,9 +24,9 @@ PRELOADED: Final = (
 )
 
 
-def preload() -> None:
+def preload(more: Iterable[str] = ()) -> None:
     """What cannot be loaded here is left to the worker, which can say what is missing."""
-    for module in PRELOADED:
+    for module in (*PRELOADED, *more):
         with contextlib.suppress(ImportError):
             import_module(module)
 
