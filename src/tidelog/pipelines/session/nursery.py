@@ -5,17 +5,19 @@ PySpark, Arrow and the source anew, while Java waits. Here they are loaded while
 Spark runs then is `from_nursery.py`, which hands its arguments and its files to this process and ends when its child
 does; if this process is not there, or was started otherwise than that child would be, it becomes Python itself.
 
-Run by a session as `python -m tidelog.pipelines.session.nursery FD PATH`: the listening socket and where it is. It ends
-when its standard input, held by the process of the session, is closed.
+Run by a session as `python -m tidelog.pipelines.session.nursery FD`, the listening socket. It ends when its standard
+input, held by the process of the session, is closed. Its children do not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import re
+import resource
 import runpy
 import selectors
 import signal
@@ -25,8 +27,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.pipelines.session.from_nursery import ACCEPTED, LENGTH, REFUSED
-from tidelog.pipelines.session.nursery_process import remove
+from tidelog.pipelines.session.from_nursery import ACCEPTED, LENGTH, is_of_same_user
 from tidelog.pipelines.session.worker_daemon import preload
 
 if TYPE_CHECKING:
@@ -46,18 +47,24 @@ PLANNERS: Final = (
 )
 
 _STANDARD_FILES: Final = 3
-_ASKED_WITHIN_S: Final = 5
+_ASKED_WITHIN_S: Final = 1
 _MESSAGE_BYTES_MAX: Final = 16 << 20
 """Far more than the arguments and the environment of a process may take."""
 
-_READ_LATE: Final = re.compile(r"_?(PYSPARK|SPARK|TIDELOG|PYTHON)_.*|JAVA_HOME|_|PWD|OLDPWD|SHLVL")
+_READ_LATE: Final = re.compile(
+    r"SPARK_.*|_PYSPARK_DRIVER_.*|PYSPARK_EXECUTOR_MEMORY_MB|PYTHON_(WORKER|DAEMON|UDF|UNIX_DOMAIN|FAULTHANDLER)_.*"
+    r"|TIDELOG_(PYTHON_NURSERY|SPARK_OUTPUT)|JAVA_HOME|_|PWD|OLDPWD|SHLVL"
+)
 """What Spark sets for those that it starts, and nobody looks at before `become` has set it."""
 
-_FOLLOWED: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED"})
-"""What Python does look at before, and `become` makes up for."""
+_OF_SPARK: Final = re.compile(r".*/jars/spark-core_[^/]*\.jar")
+"""Among the places where modules are looked for. There are none in it."""
 
 _READ_ONCE: Final = {"PYTHONHASHSEED": frozenset({"random"}), "OMP_NUM_THREADS": frozenset[str]()}
 """Set here as workers have them, which is as good for whoever does not ask for something else; and what says that."""
+
+_SWITCH: Final = "PYTHONUNBUFFERED"
+_PLACES: Final = "PYTHONPATH"
 
 _PARENT: Final = 0
 """Standard input, of which only the end is of interest."""
@@ -70,6 +77,7 @@ class Start(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
     directory: str
+    limits: dict[str, tuple[int, int]]
     files: list[int]
 
 
@@ -96,7 +104,7 @@ class Nursery:
                 if key.fd == _PARENT:
                     return None
                 if key.fileobj is self._listener:
-                    start = self._fork()
+                    start = self._take_in()
                     if start is not None:
                         return start
                 elif key.fileobj is self._woken:
@@ -105,19 +113,21 @@ class Nursery:
                 else:
                     self._left(key.data)
 
-    def _fork(self) -> Start | None:
-        """What to do, in the child; None here."""
-        connection, _address = self._listener.accept()
-        connection.settimeout(_ASKED_WITHIN_S)
+    def _take_in(self) -> Start | None:
+        """What to do, in the child; None here. Who asks and is not answered becomes Python itself."""
+        try:
+            connection, _address = self._listener.accept()
+        except OSError:
+            return None
         try:
             start = receive(connection)
         except (OSError, ValueError):
             connection.close()
             return None
-        child = self._child_for(start, connection)
+        child = _fork() if suits(start, os.environ, str(Path.cwd())) else None
         if child == 0:
             self._close()
-            connection.close()
+            confirm(connection)
             return start
         _close_all(start.files)
         if child is None:
@@ -127,37 +137,28 @@ class Nursery:
             self._selector.register(connection, selectors.EVENT_READ, child)
         return None
 
-    @staticmethod
-    def _child_for(start: Start, connection: socket.socket) -> int | None:
-        """As `os.fork` gives it; None if there is none. Who asked and no longer waits has become Python itself."""
-        suiting = suits(start.environment, os.environ)
-        try:
-            connection.sendall(ACCEPTED if suiting else REFUSED)
-            return os.fork() if suiting else None
-        except OSError:
-            return None
-
     def _tell_of_ends(self) -> None:
         while self._asked:
             child, status = os.waitpid(-1, os.WNOHANG)
             if not child:
                 return
-            connection = self._asked.pop(child, None)
-            if connection is None:
-                continue
+            connection = self._asked.pop(child)
             code = os.waitstatus_to_exitcode(status)
             with contextlib.suppress(OSError):
                 connection.sendall(bytes([code if code >= 0 else 128 - code]))
-            with contextlib.suppress(KeyError):
+            with contextlib.suppress(KeyError):  # who asked may have left
                 self._selector.unregister(connection)
             connection.close()
 
     def _left(self, child: int) -> None:
         """Who asked was ended: so is the child, and the rest when it is."""
-        self._selector.unregister(self._asked[child])
-        os.kill(child, signal.SIGTERM)
+        connection = self._asked.get(child)
+        if connection is not None:  # else it has ended, too, in the same moment
+            self._selector.unregister(connection)
+            os.kill(child, signal.SIGTERM)
 
     def _close(self) -> None:
+        """In a child, which has nothing to do with the others, but for the connection of its own."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -166,14 +167,17 @@ class Nursery:
 
 
 def receive(connection: socket.socket) -> Start:
-    """OSError, ValueError: this is not how one asks."""
+    """OSError, ValueError: this is not how one asks, or not who may."""
+    connection.settimeout(_ASKED_WITHIN_S)
+    if not is_of_same_user(connection):
+        raise PermissionError("another user")
     head, files, _flags, _address = socket.recv_fds(connection, LENGTH.size, _STANDARD_FILES)
     try:
         (size,) = LENGTH.unpack(head)
         if len(files) != _STANDARD_FILES or size > _MESSAGE_BYTES_MAX:
             raise ValueError(f"{len(files)} files and {size} bytes")
         told: dict[str, Any] = json.loads(_exactly(connection, size))
-        return Start(told["module"], told["arguments"], told["environment"], told["directory"], files)
+        return Start._make([*(told[name] for name in Start._fields[:-1]), files])
     except (struct.error, KeyError, TypeError) as error:
         _close_all(files)
         raise ValueError(str(error)) from error
@@ -197,60 +201,74 @@ def _close_all(files: list[int]) -> None:
         os.close(file)
 
 
-def suits(asked: Mapping[str, str], own: Mapping[str, str]) -> bool:
-    """Whether a Python started with what is asked would be like this one: much is read only as it starts."""
-    return _read_early(asked) == _read_early(own) and all(
-        asked.get(key) in {None, "", *indifferent, own.get(key)} for key, indifferent in _READ_ONCE.items()
+def _fork() -> int | None:
+    with contextlib.suppress(OSError):
+        return os.fork()
+    return None
+
+
+def confirm(connection: socket.socket) -> None:
+    """Gives who asked a handle of this process. It ends here if nobody waits for it any longer."""
+    try:
+        handle = os.pidfd_open(os.getpid())
+        socket.send_fds(connection, [ACCEPTED], [handle])
+    except OSError:
+        os._exit(1)
+    os.close(handle)
+    connection.close()
+
+
+def suits(start: Start, own: Mapping[str, str], directory: str) -> bool:
+    """Whether a Python started as is asked would be like this one: much is read, and looked for, only as it starts."""
+    asked = start.environment
+    return (
+        start.directory == directory
+        and _places(asked) == _places(own)
+        and bool(asked.get(_SWITCH)) == bool(own.get(_SWITCH))
+        and all(asked.get(key) in {None, "", *same, own.get(key)} for key, same in _READ_ONCE.items())
+        and _read_early(asked) == _read_early(own)
     )
+
+
+def _places(environment: Mapping[str, str]) -> list[str]:
+    places = environment.get(_PLACES, "").split(os.pathsep)
+    return [place for place in places if place and not _OF_SPARK.fullmatch(place)]
 
 
 def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
     """By Python or any library; except for what has rules of its own."""
+    ruled = {_PLACES, _SWITCH, *_READ_ONCE}
     return {
-        key: value
-        for key, value in environment.items()
-        if value and key not in _FOLLOWED and key not in _READ_ONCE and not _READ_LATE.fullmatch(key)
+        key: value for key, value in environment.items() if value and key not in ruled and not _READ_LATE.fullmatch(key)
     }
 
 
-def become(start: Start, path: list[str]) -> None:
-    """Goes on as `python -m module arguments...` would. `path` is where modules are looked for in any case."""
+def become(start: Start) -> None:
+    """Goes on as `python -m module arguments...` would."""
     for number, file in enumerate(start.files):
         os.dup2(file, number)
         os.close(file)
-    os.chdir(start.directory)
     os.environ.clear()
     os.environ.update(start.environment)
-    sys.path[:] = [*_put_first(start.environment, start.directory), *path]
+    for name, (soft, hard) in start.limits.items():
+        with contextlib.suppress(ValueError, OSError):  # it is as high as it may be
+            resource.setrlimit(getattr(resource, name), (soft, hard))
+    importlib.invalidate_caches()
     sys.argv[:] = [start.module, *start.arguments]
-    if start.environment.get("PYTHONUNBUFFERED"):
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     sys.modules.pop(start.module, None)  # it is loaded anew, as __main__
     runpy.run_module(start.module, run_name="__main__", alter_sys=True)
 
 
-def _put_first(environment: Mapping[str, str], directory: str) -> list[str]:
-    """Where Python looks for modules before it looks where they are installed."""
-    named = [str(Path(directory, entry)) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    return list(dict.fromkeys(named if sys.flags.safe_path else [directory, *named]))
-
-
 def main() -> None:
-    number, place = sys.argv[1:]
-    put_first = _put_first(os.environ, str(Path.cwd()))
-    path = [entry for entry in sys.path if entry not in put_first]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark's Java has it, and so whatever that starts
     preload(PLANNERS)
     gc.collect()
     gc.freeze()  # the collector of a child would touch, and so copy, all that it shares with the others
-    nursery = Nursery(socket.socket(fileno=int(number)))
+    nursery = Nursery(socket.socket(fileno=int(sys.argv[1])))
     start = nursery.serve()
-    if start is None:
-        remove(Path(place))
-        return
     del nursery
-    become(start, path)
+    if start is not None:
+        become(start)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
+import uuid
 from typing import TYPE_CHECKING, Final
+
+from tidelog.pipelines.session.from_nursery import address
+from tidelog.pipelines.session.python import NURSERY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,60 +23,47 @@ _ENDED_WITHIN_S: Final = 5
 
 
 @functools.cache
-def nursery() -> str | None:
-    """Where to ask it for children. None: there is none, and everything works without it, too."""
+def nursery(python: str) -> str | None:
+    """What to ask for children. None: there is none, and everything works without it, too."""
     if sys.platform != "linux":  # elsewhere system libraries do not take it well to be loaded before a fork
         return None
     try:
-        process = NurseryProcess(os.environ)
+        process = NurseryProcess(python, os.environ)
     except OSError:
         return None
     atexit.register(process.end)
-    return str(process.place)
+    return process.name
 
 
 class NurseryProcess:
     """OSError: it could not be started. It also ends with the process that made this, however that ends."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         self._owner = os.getpid()
-        self.place = Path(tempfile.mkdtemp(prefix="tidelog-python-")) / "nursery"
-        try:
-            self._process = _start(self.place, environment)
-        except OSError:
-            remove(self.place)
-            raise
+        self.name = f"tidelog-nursery-{uuid.uuid4().hex}"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address(self.name))
+            listener.listen()
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [python, "-m", _MODULE, str(listener.fileno())],
+                env=_as_spark_has_it(environment),
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def end(self) -> None:
-        if os.getpid() != self._owner or self._process.stdin is None:
+        """Its children stay: they end with Java, which may have something to do yet."""
+        if os.getpid() != self._owner:
             return
-        self._process.stdin.close()
+        self._process.terminate()  # its standard input may also be held open by a child of this process
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDED_WITHIN_S)
-        remove(self.place)  # which it does itself, unless it was killed
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
-def _start(place: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(place))
-        listener.listen()
-        return subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", _MODULE, str(listener.fileno()), str(place)],
-            env=_as_workers_have_it(environment),
-            pass_fds=[listener.fileno()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-
-def _as_workers_have_it(environment: Mapping[str, str]) -> dict[str, str]:
-    """What Spark sets for its workers, and what is read only when Python or a library starts."""
-    return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", **environment}
-
-
-def remove(place: Path) -> None:
-    """The socket, and the directory made for it."""
-    with contextlib.suppress(OSError):
-        place.unlink(missing_ok=True)
-        place.parent.rmdir()
+def _as_spark_has_it(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Spark sets for its Python, or some of it, and is read only when that or a library starts."""
+    return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", **environment, "PYTHONUNBUFFERED": "YES", NURSERY: ""}

@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.pipelines.session.java import replace_file
 
 NURSERY: Final = "TIDELOG_PYTHON_NURSERY"
-"""Names the socket of the session's nursery to the shims that Spark starts."""
+"""Names the session's nursery to the shims that Spark starts."""
 
 _ASKING: Final = Path(__file__).with_name("from_nursery.py")
 _ARCHIVES: Final = "*/python/lib/pyspark.zip|*/python/lib/py4j-*-src.zip"

@@ -115,8 +115,9 @@ def _nursery(settings: Mapping[str, str]) -> str | None:
     """For the Java that is about to start, if that starts Python as we have it."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - it is known by now that it is there
 
-    ours = settings.get(_PYTHON) == os.environ.get("PYSPARK_PYTHON") == _python() != sys.executable
-    return nursery() if ours and SparkSession.getActiveSession() is None else None
+    python = _python()
+    ours = settings.get(_PYTHON) == os.environ.get("PYSPARK_PYTHON") == python != sys.executable
+    return nursery(python) if ours and SparkSession.getActiveSession() is None else None
 
 
 def output_file(log_file: Path) -> Path:
