@@ -24,7 +24,7 @@ from source_driving import (
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.errors import DataLost, SourceError
-from tidelog.pipelines.source.marks import TOPIC_IDS
+from tidelog.pipelines.source.marks import BEGAN, TOPIC_IDS
 from tidelog.pipelines.source.options import SourceOptions
 from tidelog.pipelines.source.stream_planning import StreamPlanner
 from tidelog.testing.eventually import eventually
@@ -52,7 +52,7 @@ class ManualClock:
 
 
 def offsets(document: dict[str, Any] | None) -> dict[str, dict[str, int]]:
-    return {topic: offsets for topic, offsets in (document or {}).items() if topic != TOPIC_IDS}
+    return {topic: offsets for topic, offsets in (document or {}).items() if topic not in {TOPIC_IDS, BEGAN}}
 
 
 def test_batches_follow_each_other(bootstrap: str, topic: str) -> None:
@@ -76,6 +76,37 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(bootstrap: str, topic:
     assert values(query.next_batch()) == numbers(5, 7)
     begin = f'{{"{topic}": {{"0": 3}}}}'
     assert values(Query(stream_reader(bootstrap, subscribe=topic, startingOffsets=begin)).next_batch()) == numbers(3, 7)
+
+
+@pytest.mark.parametrize("place", ["latest", "earliest"])
+def test_where_a_stream_begins_is_settled_once(bootstrap: str, topic: str, place: str) -> None:
+    """Spark asks twice before the first batch, and again when it repeats that after a restart."""
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, 5))
+    query = Query(stream_reader(bootstrap, subscribe=topic, startingOffsets=place))
+    expected = numbers(5 if place == "latest" else 0, 7)
+    produce(bootstrap, topic, numbers(5, 7))
+    planned = query.plan()
+    assert planned is not None
+    produce(bootstrap, topic, numbers(7, 12))
+    assert values(query.read(query.reader.initialOffset(), planned[1])) == expected
+    after_restart = Query(stream_reader(bootstrap, subscribe=topic, startingOffsets=place))
+    assert values(after_restart.read(after_restart.start, planned[1])) == expected
+    after_restart.start = planned[1]
+    assert values(after_restart.next_batch()) == numbers(7, 12)
+    assert values(query.read(planned[1], after_restart.start)) == numbers(7, 12)
+
+
+def test_a_first_batch_of_nothing_is_a_beginning_too(bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, 5))
+    query = Query(stream_reader(bootstrap, subscribe=topic))
+    empty = query.start
+    produce(bootstrap, topic, numbers(5, 7))
+    after_restart = Query(stream_reader(bootstrap, subscribe=topic))
+    assert after_restart.read(after_restart.start, empty) == []
+    after_restart.start = empty
+    assert values(after_restart.next_batch()) == numbers(5, 7)
 
 
 def test_a_batch_can_be_read_again(bootstrap: str, topic: str) -> None:

@@ -46,6 +46,7 @@ class StreamPlanner:
         """Partitions as they were when this process last planned, so that topics created anew are noticed."""
         self._moved: dict[tuple[TopicPartition, int], int] = {}
         """Where reading goes on instead of a position: in new partitions, and behind a loss."""
+        self._beginning: Mark | None = None
         self._target: Positions | None = None
         """Where to stop, when the query is to end with what there is."""
         self._batch_s = float("-inf")
@@ -61,7 +62,11 @@ class StreamPlanner:
     # Where to begin
 
     def initial(self) -> Mark:
-        return Mark.of(run(self._initial()), self._known)
+        """The same each time, since Spark asks for it more than once: the ends of topics move on meanwhile."""
+        if self._beginning is None:
+            starts = run(self._initial())
+            self._beginning = Mark.of(starts, self._known, began=starts)
+        return self._beginning
 
     async def _initial(self) -> Positions:
         self._known = await self._view.existing_partitions()
@@ -85,7 +90,8 @@ class StreamPlanner:
         self._committer.note(ours)
         if self._target is None and self._outlook.is_fresh(self._idle):
             return start
-        end = Mark.of(run(self._latest(ours, self._known | start.partitions, unlimited)), self._known)
+        ends = run(self._latest(ours, self._known | start.partitions, unlimited))
+        end = Mark.of(ends, self._known, began=start.positions if start.is_the_beginning else None)
         if end.positions == start.positions and not created_anew(end.partitions, start.partitions):
             self._idle += 1
             return start
@@ -175,7 +181,8 @@ class StreamPlanner:
 
     def tasks(self, start: Mark, end: Mark) -> list[RangePartition]:
         ends = self._ours(end)
-        starts = self._ours(start)
+        # The first batch may have been planned by an earlier process, whose beginning was another.
+        starts = self._ours(start) if end.began is None else dict(end.began)
         for at in created_anew(end.partitions, start.partitions):
             starts.pop(at, None)  # it is read from its beginning on
         return run(self._tasks(starts, ends, end.partitions))
