@@ -6,6 +6,7 @@ with all their options; those that create topics or produce are run.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import pyarrow.dataset  # type: ignore[import-untyped]
 import pytest
 
 from tidelog.cli.app import app
@@ -142,6 +144,28 @@ def test_what_is_produced_can_be(fresh_broker: StartBroker) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_first_pipeline_runs(broker: BrokerProcess, tmp_path: Path) -> None:
+    block = pipelines()[0]
+    file = tmp_path / "sales.py"
+    file.write_text(block.body.replace("/data/sales", f"{tmp_path}/sales").replace('"orders"', '"first-orders"'))
+    with Producer(broker.bootstrap) as producer:
+        for number, minute in ((1, 0), (1, 0), (2, 0), (3, 50)):
+            value = {"id": number, "product": "tea", "amount": 100.0 + number, "at": f"2026-01-01T10:{minute:02}:00Z"}
+            producer.send("first-orders", json.dumps(value).encode()).result()
+        producer.send("products", b'{"name": "Tea", "category": "drinks"}', key=b"tea").result()
+    done = subprocess.run(
+        [sys.executable, "-m", "tidelog", "pipeline", "once", str(file), "--bootstrap", broker.bootstrap],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pyarrow.dataset.dataset(tmp_path / "sales", exclude_invalid_files=True).to_table().to_pylist()
+    assert [(row["product"], row["total"]) for row in rows] == [("tea", 203.0)], "the window that is over"
 
 
 def test_a_script_has_a_session(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -159,6 +159,9 @@ def test_warnings_of_workers_reach_the_user(tmp_path: Any) -> None:
     assert warnings_in([line, "  await self._warn()", "Traceback", "/x.py:3: DeprecationWarning: old"]) == [
         "query 5 begins anew, and what was written is WRITTEN AGAIN"
     ]
+    assert warnings_in(["DATA LOSS: orders-0: offsets 1 to 5", "no DATA LOSS: here"]) == [
+        "DATA LOSS: orders-0: offsets 1 to 5"
+    ]
     output = Output(tmp_path / "spark.out")
     assert output.warnings() == []
     (tmp_path / "spark.out").write_text(line[:30], encoding="utf-8")

@@ -14,6 +14,8 @@ from source_driving import create, numbers, produce, with_admin
 from tidelog.client import Admin, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -94,6 +96,48 @@ def test_filters_give_the_same_with_and_without_pushing(
         assert tasks == (1 if pushed == "true" else 2)
     finally:
         spark.conf.set(PUSHING, before)
+
+
+def test_a_stream_that_begins_at_the_end_of_a_busy_topic_reads_nothing_older(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    """And leaves nothing out, also if its first batch fails and is repeated by another run."""
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, COUNT))
+    sent = COUNT
+    seen: list[int] = []
+
+    def refuse(batch: DataFrame, _number: int) -> None:
+        if not batch.isEmpty():
+            raise ValueError("the first batch with rows")
+
+    def take(batch: DataFrame, _number: int) -> None:
+        seen.extend(int(row.value) for row in batch.orderBy("offset").collect())
+
+    def start(receive: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        rows = stream(spark, bootstrap, topic, startingOffsets="latest")
+        return rows.writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(receive).start()
+
+    query = start(refuse)
+    while query.isActive:
+        produce(bootstrap, topic, numbers(sent, sent + 5))
+        sent += 5
+    query = start(take)
+    query.processAllAvailable()
+    query.stop()
+    assert seen == list(range(seen[0], sent))
+    assert seen[0] >= COUNT
+
+
+def test_a_table_with_a_filter_is_planned_anew_each_time(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    """Without one Spark keeps what it has planned at first, which the page about the source says."""
+    create(bootstrap, topic)
+    produce(bootstrap, topic, numbers(0, 5))
+    plain = table(spark, bootstrap, topic)
+    filtered = plain.where("offset >= 0")
+    assert (plain.count(), filtered.count()) == (5, 5)
+    produce(bootstrap, topic, numbers(5, 8))
+    assert (plain.count(), filtered.count()) == (5, 8)
 
 
 def test_a_stream_goes_on_where_it_was(spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Spark's processes print: most of it is noise, but warnings of the sink are for the user's eyes."""
+"""What Spark's processes print: most of it is noise, but warnings of source and sink are for the user's eyes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES_MAX: Final = 1 << 20
 _WARNING: Final = re.compile(r"^\S+:\d+: (?P<kind>[A-Z]\w*): (?P<told>.+)$")
+_OF_SOURCE: Final = re.compile(r"^DATA LOSS: .+$")
 _SHOWN: Final = re.compile(r"^(OutputRepeats|RuntimeWarning|UserWarning)$")
 
 
@@ -35,6 +36,12 @@ class Output:
 
 
 def warnings_in(lines: list[str]) -> list[str]:
-    """As Python prints them: file, line, kind and message."""
-    found = (_WARNING.match(line) for line in lines)
-    return [match["told"] for match in found if match is not None and _SHOWN.match(match["kind"])]
+    """As Python prints them: file, line, kind and message; or what the source says of records that it did not find."""
+    told: list[str] = []
+    for line in lines:
+        warning = _WARNING.match(line)
+        if warning is not None and _SHOWN.match(warning["kind"]):
+            told.append(warning["told"])
+        elif _OF_SOURCE.match(line):
+            told.append(line)
+    return told

@@ -80,10 +80,13 @@ class SourceReader:
         return self._spark.readStream.format(FORMAT).options(**chosen).load()
 
     def _table(self, name: str, reads: TableRead) -> DataFrame:
-        """Keys stay in their partition, so that the highest offset is the latest."""
+        """Keys stay in their partition, so that the highest offset is the latest.
+
+        Spark plans a source in Python once and for all, unless it has filters to hand over: then anew for each batch.
+        """
         parts = self._parts(name, reads)
         options = {"subscribe": reads.topic, "columns": ",".join(_PLACE), **self._kafka, **reads.options}
-        records = self._spark.read.format(FORMAT).options(**options).load()
+        records = self._spark.read.format(FORMAT).options(**options).load().where("offset >= 0")
         place = F.struct("partition", "offset")
         latest = records.groupBy("key").agg(
             F.max_by("value", place).alias("value"),
