@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tidelog.testing import eventually
 
 SCRIPT = """
     import os, sys, tempfile
@@ -55,3 +57,23 @@ def test_a_session_is_tuned_retries_tasks_and_says_nothing(tmp_path: Path) -> No
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", ""), ran.stderr
+
+
+def test_nothing_is_left_of_a_start_that_is_interrupted() -> None:
+    code = "from tidelog.pipelines.session import build_session; build_session(short_run=True)"
+    starting = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    with starting:
+        eventually(lambda: any(b"java" in each for each in commands_of(starting.pid)), "Java", within_s=60)
+        starting.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in starting.communicate(timeout=60)[1]
+    eventually(lambda: not commands_of(starting.pid), "the end of Java", within_s=60)
+
+
+def commands_of(group: int) -> list[bytes]:
+    """What runs in a group of processes."""
+    found: list[bytes] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(process.name)) == group:
+                found.append((process / "cmdline").read_bytes())
+    return [command for command in found if command]

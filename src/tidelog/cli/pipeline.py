@@ -233,20 +233,28 @@ def _run(
 @contextlib.contextmanager
 def _signals(stop: threading.Event, hurry: threading.Event) -> Iterator[Callable[[], None]]:
     """The first signal asks the pipeline to end, the second to do so at once. Spark takes them when it starts, so that
-    they are taken again when it has."""
+    they are taken again when it has. A start cannot be asked to end: the second signal interrupts it."""
+    started = threading.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             hurry.set()
+            if not started.is_set():
+                raise KeyboardInterrupt
         stop.set()
 
     def take() -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, handle)
 
+    def take_again() -> None:
+        started.set()
+        take()
+
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    take()
     try:
-        yield take
+        yield take_again
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

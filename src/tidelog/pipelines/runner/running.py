@@ -85,6 +85,8 @@ def run_pipeline(
         spark = _session(pipeline, options, directory)
         try:
             ready()
+            if stop.is_set():
+                return []
             display.stage("starting the queries")
             watcher = _Watching(pipeline, directory, display, SystemClock())
             supervisor = Supervisor(watcher, SystemClock(), stop, hurry, Backoff(tries_max=options.restarts_max))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
+from tidelog.pipelines.session.interrupting import ended_if_interrupted
 from tidelog.pipelines.session.java import OUTPUT, find_java, shim
 from tidelog.pipelines.session.nursery_process import nursery
 from tidelog.pipelines.session.places import cache_directory, spark_home
@@ -70,7 +71,8 @@ def build_session(
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
-            return builder.getOrCreate()
+            with ended_if_interrupted():
+                return builder.getOrCreate()
         except Exception as error:
             if "JAVA_GATEWAY_EXITED" in str(error):
                 where = "above" if log_file is None else f"in {output_file(log_file)}"
