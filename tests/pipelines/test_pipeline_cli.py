@@ -18,6 +18,7 @@ from tidelog.client import OffsetSpec
 from tidelog.client.blocking.admin import Admin
 from tidelog.client.blocking.consumer import Consumer
 from tidelog.client.blocking.producer import Producer
+from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.testing.broker_process import BrokerProcess
 from tidelog.testing.eventually import eventually
 
@@ -51,6 +52,15 @@ COPY = """
       orders: {topic: orders, value: {format: json, schema: {id: long}}, on_error: drop}
     sinks:
       copies: {sql: SELECT idd FROM orders, topic: copies}
+"""
+
+
+FILES = """
+    checkpoint: checkpoints
+    sources:
+      events: {files: %s, format: json, schema: {id: long}}
+    sinks:
+      kept: {from: events, parquet: %s}
 """
 
 
@@ -204,6 +214,37 @@ def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:
     assert "there is no file" in tidelog("run", tmp_path / "none.py", code=2).stderr
     assert "no pipeline 'sales' has run here" in tidelog("status", "sales", "--dir", tmp_path, code=1).stderr
     assert tidelog("status", "--dir", tmp_path, "--json").stdout == "[]\n"
+
+
+@pytest.mark.timeout(600)
+def test_a_run_notes_where_its_checkpoints_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.json").write_text('{"id": 1}\n', encoding="utf-8")
+    output = tmp_path / "checkpoints" / "files" / "output"
+    file = pipeline_file(tmp_path, "files.yaml", FILES % (tmp_path / "events", output))
+    state = ("--dir", tmp_path / "state")
+    tidelog("once", file, *state)
+    checkpoint = tmp_path / "checkpoints" / "files" / "kept"
+    assert (checkpoint / "commits" / "0").exists()
+    monkeypatch.chdir("/")
+    assert "begins anew" in tidelog("reset", file, "--yes", *state).stdout
+    assert not checkpoint.exists()
+    assert list(output.glob("*.parquet"))
+
+
+def test_a_reset_takes_checkpoints_elsewhere_along_or_says_why_not(tmp_path: Path) -> None:
+    directory, checkpoint = PipelineDirectory(tmp_path / "state", "copy"), tmp_path / "elsewhere" / "copy" / "copies"
+    checkpoint.mkdir(parents=True)
+    with directory.locked():
+        directory.claim(tmp_path / "copy.yaml", [f"file://{checkpoint}"])
+    assert "begins anew" in tidelog("reset", "copy", "--yes", "--dir", tmp_path / "state").stdout
+    assert not checkpoint.exists()
+    with directory.locked():
+        directory.claim(tmp_path / "copy.yaml", ["s3a://bucket/copy/copies"])
+    refused = tidelog("reset", "copy", "--yes", "--dir", tmp_path / "state", code=1).stderr
+    assert "delete s3a://bucket/copy/copies yourself" in refused
+    assert directory.exists()
 
 
 def test_no_broker_is_one_line_and_a_code_of_its_own(tmp_path: Path) -> None:

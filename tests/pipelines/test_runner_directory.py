@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipelines import PipelineError
+from tidelog.pipelines.runner.checkpoint_places import address, local_path
 from tidelog.pipelines.runner.directory import PipelineDirectory, default_root, known_pipelines
 
 HOLDING = """
 import sys
 from pathlib import Path
+from tidelog.pipelines.runner.checkpoint_places import address, local_path
 from tidelog.pipelines.runner.directory import PipelineDirectory
 with PipelineDirectory(Path(sys.argv[1]), "sales").locked():
     print("held", flush=True)
@@ -73,6 +75,58 @@ def test_checkpoints_may_be_elsewhere(tmp_path: Path) -> None:
     directory = PipelineDirectory(tmp_path, "sales")
     assert directory.checkpoint("q", None) == str(tmp_path / "sales" / "checkpoints" / "q")
     assert directory.checkpoint("q", "hdfs://host/x/") == "hdfs://host/x/sales/q"
+
+
+@pytest.mark.parametrize(
+    ("place", "conf", "environment", "known_as"),
+    [
+        ("/c/q", {}, {}, "file:///c/q"),
+        ("c/q", {}, {}, "file:///here/c/q"),
+        ("../c//q", {}, {}, "file:///c/q"),
+        ("file:/c/q", {}, {}, "file:///c/q"),
+        ("file:///c/a b%20/q", {}, {}, "file:///c/a b%20/q"),  # Hadoop takes it as it is
+        ("file://host/c/q", {}, {}, None),
+        ("hdfs://host/c/q", {}, {}, None),
+        ("s3a://bucket/c/q", {}, {}, None),
+        ("/c/q", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, None),
+        ("file:///c/q", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, "file:///c/q"),
+        ("/c/q", {"spark.hadoop.fs.defaultFS": "hdfs://host"}, {}, None),
+        ("/c/q", {"spark.hadoop.fs.defaultFS": "file:///"}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, "file:///c/q"),
+    ],
+)
+def test_which_places_are_on_this_machine(
+    place: str, conf: dict[str, object], environment: dict[str, str], known_as: str | None
+) -> None:
+    found = address(place, conf, environment, Path("/here"))
+    assert found == (known_as or place)
+    assert local_path(found) == (None if known_as is None else Path(known_as.removeprefix("file://")))
+
+
+def test_forgetting_reaches_checkpoints_elsewhere_and_nothing_beside_them(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path / "root", "sales")
+    old, new, never, output = (tmp_path / each for each in ("old/sales/q", "new/sales/q", "new/sales/n", "new/sales/o"))
+    for each in (old, new, output):
+        each.mkdir(parents=True)
+        (each / "metadata").touch()
+    with directory.locked():
+        directory.claim(tmp_path / "sales.py", [f"file://{old}"])
+        directory.claim(tmp_path / "sales.py", [f"file://{new}", f"file://{never}"])
+        assert directory.checkpoints_elsewhere() == [old, new, never]
+        directory.forget()
+        assert directory.checkpoints_elsewhere() == []
+    assert [each.exists() for each in (old, new, output)] == [False, False, True]
+
+
+def test_nothing_is_forgotten_while_some_of_it_is_out_of_reach(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path / "root", "sales")
+    near = tmp_path / "sales" / "q"
+    near.mkdir(parents=True)
+    with directory.locked():
+        directory.claim(tmp_path / "sales.py", [f"file://{near}", "hdfs://host/x/sales/q"])
+        with pytest.raises(PipelineError, match=rf"delete hdfs://host/x/sales/q yourself, and then {directory.path}"):
+            directory.forget()
+    assert near.exists()
+    assert directory.exists()
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -161,8 +161,11 @@ def reset(name: str, yes: bool, directory: Path | None) -> None:
     with told():
         found = _named(name, directory)
         with found.locked():
+            places = [found.path, *found.checkpoints_elsewhere()]
             if not yes:
-                click.confirm(f"Forget all that {found.name} has in {found.path}?", abort=True, err=True)
+                click.confirm(
+                    f"Forget all that {found.name} has in {', '.join(map(str, places))}?", abort=True, err=True
+                )
             found.forget()
     click.echo(f"{found.name} begins anew at its next start")
 

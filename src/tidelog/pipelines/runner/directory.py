@@ -1,7 +1,7 @@
 """All that a pipeline keeps: one directory for each.
 
 <root>/<name>/
-  pipeline.json     which file it is of
+  pipeline.json     which file it is of, and where it has checkpoints elsewhere
   status.json       how far it is, or was
   schemas.json      schemas that were found out once, and hold from then on
   checkpoints/      Spark's, one for each query, with the state of aggregations and joins
@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipelines.definition.errors import PipelineError
+from tidelog.pipelines.runner.checkpoint_places import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ENVIRONMENT: Final = "TIDELOG_PIPELINES_DIR"
 
@@ -47,19 +48,32 @@ class PipelineDirectory:
         base = str(self.path / "checkpoints") if elsewhere is None else elsewhere.rstrip("/") + f"/{self.name}"
         return f"{base}/{query}"
 
-    def claim(self, file: Path) -> None:
-        """Two pipelines of one name would mix up their checkpoints."""
+    def claim(self, file: Path, elsewhere: Iterable[str] = ()) -> None:
+        """Two pipelines of one name would mix up their checkpoints. `elsewhere` is where those are that are not here:
+        known until all is forgotten, as the file may name another place by then."""
         known = self._read("pipeline.json")
         owner = known.get("file")
         if isinstance(owner, str) and Path(owner) != file.absolute() and Path(owner).exists():
             raise PipelineError(
                 f"there is a pipeline {self.name!r} already, {owner}: give this one another name, or reset that one"
             )
-        self._write("pipeline.json", {"file": str(file.absolute()), "name": self.name})
+        places = list(dict.fromkeys((*known.get("checkpoints", ()), *elsewhere)))
+        self._write("pipeline.json", {"file": str(file.absolute()), "name": self.name, "checkpoints": places})
 
     def file(self) -> str | None:
         file = self._read("pipeline.json").get("file")
         return str(file) if file is not None else None
+
+    def checkpoints_elsewhere(self) -> list[Path]:
+        """PipelineError names those that cannot be removed from here."""
+        places = {str(each): local_path(each) for each in self._read("pipeline.json").get("checkpoints", ())}
+        far = [place for place, path in places.items() if path is None]
+        if far:
+            raise PipelineError(
+                f"{self.name} has checkpoints that are not removed from here: delete {', '.join(far)} yourself, and "
+                f"then {self.path}"
+            )
+        return [path for path in places.values() if path is not None]
 
     def status(self) -> dict[str, Any]:
         return self._read("status.json")
@@ -115,7 +129,14 @@ class PipelineDirectory:
             os.close(lock)
 
     def forget(self) -> None:
-        """All but the lock, which whoever calls this holds."""
+        """All but the lock, which whoever calls this holds. First what only this directory tells of."""
+        for path in self.checkpoints_elsewhere():
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                continue  # its query never began
+            except OSError as error:
+                raise PipelineError(f"{path} cannot be removed ({error.strerror})") from error
         for path in self.path.iterdir():
             if path.name == self._lock_file.name:
                 continue

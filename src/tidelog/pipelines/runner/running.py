@@ -13,6 +13,7 @@ from tidelog.clock import SystemClock
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
 from tidelog.pipelines.definition.sinks import write
+from tidelog.pipelines.runner.checkpoint_places import address
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.failures import Backoff
 from tidelog.pipelines.runner.outputs import Output
@@ -77,7 +78,7 @@ def run_pipeline(
     from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
 
     with directory.locked():
-        directory.claim(pipeline.file)
+        directory.claim(pipeline.file, _checkpoints_elsewhere(pipeline, options, directory))
         make_topics(wanted_topics(pipeline), kafka)
         if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
             display.warn("checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches")
@@ -104,6 +105,16 @@ def kafka_settings(pipeline: Pipeline, options: RunOptions) -> dict[str, str]:
     """Settings of all clients of the pipeline, by Kafka's names."""
     bootstrap = options.bootstrap or pipeline.settings.bootstrap or _DEFAULT_BOOTSTRAP
     return {"bootstrap.servers": bootstrap, **{key: str(value) for key, value in pipeline.settings.kafka.items()}}
+
+
+def _checkpoints_elsewhere(pipeline: Pipeline, options: RunOptions, directory: PipelineDirectory) -> list[str]:
+    """Those of all queries: beside them there may be anything, such as the files that a sink writes."""
+    place = pipeline.settings.checkpoint
+    if place is None:
+        return []
+    queries = [query.name for query in pipeline.queries] + [DEAD_LETTERS] * any(pipeline.decoded())
+    conf = {**pipeline.settings.conf, **options.conf}
+    return [address(directory.checkpoint(query, place), conf, os.environ, Path.cwd()) for query in queries]
 
 
 def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirectory) -> SparkSession:
