@@ -217,15 +217,17 @@ def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_run_notes_where_its_checkpoints_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_guards_and_notes_where_its_checkpoints_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "1.json").write_text('{"id": 1}\n', encoding="utf-8")
     output = tmp_path / "checkpoints" / "files" / "output"
     file = pipeline_file(tmp_path, "files.yaml", FILES % (tmp_path / "events", output))
     state = ("--dir", tmp_path / "state")
-    tidelog("once", file, *state)
     checkpoint = tmp_path / "checkpoints" / "files" / "kept"
+    with PipelineDirectory(tmp_path / "other", "files").locked_elsewhere([checkpoint]):
+        assert "runs already" in tidelog("once", file, *state, code=1).stderr
+    tidelog("once", file, *state)
     assert (checkpoint / "commits" / "0").exists()
     monkeypatch.chdir("/")
     assert "begins anew" in tidelog("reset", file, "--yes", *state).stdout
@@ -238,6 +240,8 @@ def test_a_reset_takes_checkpoints_elsewhere_along_or_says_why_not(tmp_path: Pat
     checkpoint.mkdir(parents=True)
     with directory.locked():
         directory.claim(tmp_path / "copy.yaml", [f"file://{checkpoint}"])
+    with directory.locked_elsewhere([checkpoint]):  # by a run with another --dir
+        assert "runs already" in tidelog("reset", "copy", "--yes", "--dir", tmp_path / "state", code=1).stderr
     assert "begins anew" in tidelog("reset", "copy", "--yes", "--dir", tmp_path / "state").stdout
     assert not checkpoint.exists()
     with directory.locked():

@@ -42,6 +42,30 @@ def test_a_second_run_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path
     assert directory.runner_pid() is None
 
 
+def test_two_directories_do_not_share_checkpoints(tmp_path: Path) -> None:
+    one, other = (PipelineDirectory(tmp_path / root, "sales") for root in ("one", "other"))
+    (tmp_path / "link").symlink_to(tmp_path / "shared")
+    shared = [tmp_path / "shared" / "sales" / query for query in ("a", "b")]
+    with one.locked(), one.locked_elsewhere(shared):
+        with (
+            pytest.raises(PipelineError, match=f"sales runs already, in process {os.getpid()}"),
+            other.locked(),
+            other.locked_elsewhere([tmp_path / "link" / "sales" / "c"]),
+        ):
+            pass
+        namesake = PipelineDirectory(tmp_path / "other", "returns")
+        with namesake.locked(), namesake.locked_elsewhere([tmp_path / "shared" / "returns" / "a"]):
+            pass
+    with other.locked(), other.locked_elsewhere(shared):
+        pass
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(PipelineError, match="set `checkpoint` to another place"),
+        one.locked_elsewhere([tmp_path / "file" / "sales" / "a"]),
+    ):
+        pass
+
+
 def test_two_files_do_not_share_a_name(tmp_path: Path) -> None:
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     one.touch()

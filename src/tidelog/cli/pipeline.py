@@ -161,12 +161,12 @@ def reset(name: str, yes: bool, directory: Path | None) -> None:
     with told():
         found = _named(name, directory)
         with found.locked():
-            places = [found.path, *found.checkpoints_elsewhere()]
-            if not yes:
-                click.confirm(
-                    f"Forget all that {found.name} has in {', '.join(map(str, places))}?", abort=True, err=True
-                )
-            found.forget()
+            elsewhere = [path for path in found.checkpoints_elsewhere() if path.exists()]
+            with found.locked_elsewhere(elsewhere):
+                places = ", ".join(map(str, (found.path, *elsewhere)))
+                if not yes:
+                    click.confirm(f"Forget all that {found.name} has in {places}?", abort=True, err=True)
+                found.forget()
     click.echo(f"{found.name} begins anew at its next start")
 
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.runner.checkpoint_places import local_path
+from tidelog.pipelines.runner.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ class PipelineDirectory:
         self.name = name
         self.path = (root / name).absolute()
         self.log_file = self.path / "spark.log"
-        self._lock_file = self.path / "lock"
+        self._lock = Lock(self.path / "lock")
 
     def checkpoint(self, query: str, elsewhere: str | None) -> str:
         """`elsewhere` is where the user wants them: a path, or an address such as hdfs://..."""
@@ -92,41 +92,22 @@ class PipelineDirectory:
 
     def runner_pid(self) -> int | None:
         """The process that runs the pipeline now, if one does."""
-        try:
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            text = os.read(lock, 32).decode(errors="replace").strip()
-            return int(text) if text.isdigit() else 0
-        finally:
-            os.close(lock)
-        return None
+        return self._lock.holder()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """For as long as this lasts nobody else runs or resets the pipeline."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise PipelineError(f"{self.path} cannot be written ({error.strerror}): name another with --dir") from None
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-                raise PipelineError(
-                    f"pipeline {self.name} runs already, in process {pid}: stop that one first"
-                ) from None
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        with self._lock.held(self.name, "name another with --dir"):
             yield
-            os.ftruncate(lock, 0)
-        finally:
-            os.close(lock)
+
+    @contextlib.contextmanager
+    def locked_elsewhere(self, checkpoints: Iterable[Path]) -> Iterator[None]:
+        """Nor does anybody with another directory, who would write to the same checkpoints. No query has a name that
+        begins with a dot."""
+        with contextlib.ExitStack() as held:
+            for place in sorted({path.parent for path in checkpoints}):
+                held.enter_context(Lock(place / ".lock").held(self.name, "set `checkpoint` to another place"))
+            yield
 
     def forget(self) -> None:
         """All but the lock, which whoever calls this holds. First what only this directory tells of."""
@@ -138,7 +119,7 @@ class PipelineDirectory:
             except OSError as error:
                 raise PipelineError(f"{path} cannot be removed ({error.strerror})") from error
         for path in self.path.iterdir():
-            if path.name == self._lock_file.name:
+            if path.name == self._lock.file.name:
                 continue
             if path.is_dir():
                 shutil.rmtree(path)

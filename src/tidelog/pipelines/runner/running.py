@@ -13,7 +13,7 @@ from tidelog.clock import SystemClock
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
 from tidelog.pipelines.definition.sinks import write
-from tidelog.pipelines.runner.checkpoint_places import address
+from tidelog.pipelines.runner.checkpoint_places import address, local_path
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.failures import Backoff
 from tidelog.pipelines.runner.outputs import Output
@@ -77,8 +77,10 @@ def run_pipeline(
     require_spark()
     from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
 
-    with directory.locked():
-        directory.claim(pipeline.file, _checkpoints_elsewhere(pipeline, options, directory))
+    elsewhere = _checkpoints_elsewhere(pipeline, options, directory)
+    near = [path for path in map(local_path, elsewhere) if path is not None]
+    with directory.locked(), directory.locked_elsewhere(near):
+        directory.claim(pipeline.file, elsewhere)
         make_topics(wanted_topics(pipeline), kafka)
         if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
             display.warn("checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches")
