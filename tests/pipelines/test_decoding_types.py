@@ -13,7 +13,8 @@ import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from fake_registry import FakeRegistry
-from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2  # type: ignore[import-untyped]
+from google.protobuf import timestamp_pb2  # type: ignore[import-untyped]
+from protobuf_orders import COLUMNS, descriptors
 from pyspark.sql.pandas.types import to_arrow_type
 
 from tidelog.client.serializers.framing import prefix
@@ -21,6 +22,7 @@ from tidelog.client.serializers.registry import RegistryError, Schema, SchemaReg
 from tidelog.pipelines import PipelineError, avro, protobuf
 from tidelog.pipelines.decoding.arrow_decoding import ArrowDecoding
 from tidelog.pipelines.decoding.avro_types import record_type
+from tidelog.pipelines.decoding.protobuf_messages import message_class, with_message
 from tidelog.pipelines.decoding.readers import columns_of, reader_of
 from tidelog.pipelines.decoding.reasons import json_fault
 
@@ -113,57 +115,9 @@ def test_what_spark_has_no_type_for(schema: Any, told: str) -> None:
         record_type(schema)
 
 
-def descriptors(path: Path) -> Path:
-    """As `protoc --include_imports --descriptor_set_out` writes them."""
-    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
-    file.dependency.extend(["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"])
-    kind = file.enum_type.add(name="Kind")
-    kind.value.add(name="UNKNOWN", number=0)
-    kind.value.add(name="GIFT", number=1)
-    order = file.message_type.add(name="Order")
-    field = descriptor_pb2.FieldDescriptorProto
-    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
-    order.field.add(name="big", number=2, type=field.TYPE_UINT64, label=field.LABEL_OPTIONAL)
-    order.field.add(name="tags", number=3, type=field.TYPE_STRING, label=field.LABEL_REPEATED)
-    order.field.add(name="kind", number=4, type=field.TYPE_ENUM, type_name=".shop.Kind", label=field.LABEL_OPTIONAL)
-    order.field.add(
-        name="at", number=5, type=field.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp", label=field.LABEL_OPTIONAL
-    )
-    order.field.add(
-        name="note",
-        number=6,
-        type=field.TYPE_MESSAGE,
-        type_name=".google.protobuf.StringValue",
-        label=field.LABEL_OPTIONAL,
-    )
-    order.field.add(name="raw", number=7, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
-    entry = order.nested_type.add(name="CountsEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
-    order.field.add(
-        name="counts",
-        number=8,
-        type=field.TYPE_MESSAGE,
-        type_name=".shop.Order.CountsEntry",
-        label=field.LABEL_REPEATED,
-    )
-    files = descriptor_pb2.FileDescriptorSet()
-    for dependency in (timestamp_pb2, wrappers_pb2):
-        dependency.DESCRIPTOR.CopyToProto(files.file.add())
-    files.file.append(file)
-    path.write_bytes(files.SerializeToString())
-    return path
-
-
 def test_protobuf_becomes_columns_and_values(tmp_path: Path) -> None:
-    from tidelog.pipelines.decoding.protobuf_types import message_class
-
-    format_ = protobuf("shop.Order", descriptors=str(descriptors(tmp_path / "shop.desc")))
-    assert columns_of(format_).simpleString() == (
-        "struct<id:bigint,big:decimal(20,0),tags:array<string>,kind:string,at:timestamp,note:string,raw:binary,"
-        "counts:map<string,int>>"
-    )
+    format_ = with_message(protobuf("shop.Order", descriptors=descriptors(tmp_path / "shop.desc").name), tmp_path)
+    assert columns_of(format_).simpleString() == COLUMNS
     message = message_class(format_)(id=5, big=2**64 - 1, tags=["a"], kind=1, raw=b"\x00", counts={"x": 2})
     message.at.FromDatetime(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     message.note.value = "hello"
@@ -184,8 +138,8 @@ def test_protobuf_becomes_columns_and_values(tmp_path: Path) -> None:
     assert errors[2] is not None
 
 
-def test_framed_protobuf_of_a_generated_class() -> None:
-    format_ = protobuf("google.protobuf.timestamp_pb2:Timestamp", framed=True)
+def test_framed_protobuf_of_a_generated_class(tmp_path: Path) -> None:
+    format_ = with_message(protobuf("google.protobuf.timestamp_pb2:Timestamp", framed=True), tmp_path)
     read = reader_of(format_)
     data = timestamp_pb2.Timestamp(seconds=5).SerializeToString()
     assert read(b"\x00\x00\x00\x00\x07\x00" + data) == {"seconds": 5, "nanos": 0}
@@ -207,12 +161,6 @@ def test_avro_by_a_registry_and_what_happens_without_it() -> None:
         assert "written without a registry" in str(errors[2])
     with pytest.raises(RegistryError, match="no schema registry could be reached"):
         decode_batch(format_, [framed])
-
-
-@pytest.mark.parametrize("message", ["no_such_module:Order", "json:NoSuchThing", "json:loads"])
-def test_messages_that_are_not_there(message: str) -> None:
-    with pytest.raises(PipelineError, match=r"cannot be loaded|no class that protoc"):
-        reader_of(protobuf(message))
 
 
 SCHEMA = json.loads(

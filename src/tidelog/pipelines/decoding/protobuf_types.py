@@ -1,10 +1,8 @@
-"""Protobuf's messages as Spark's types, and as dicts that Arrow takes. Pure, but for loading the message's class."""
+"""Protobuf's messages as Spark's types, and as dicts that Arrow takes. Pure."""
 
 from __future__ import annotations
 
 from datetime import UTC
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import (
@@ -29,41 +27,12 @@ from tidelog.pipelines.definition.errors import PipelineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.pipelines.definition.formats import Format
-
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _WRAPPERS: Final = {
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
 _DEPTH_MAX: Final = 32
-
-
-def message_class(given: Format) -> Any:
-    """PipelineError says why it cannot be loaded."""
-    assert given.message is not None
-    try:
-        if given.descriptors is not None:
-            return _from_descriptors(Path(given.descriptors), given.message)
-        module, _, name = given.message.partition(":")
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, KeyError, OSError) as error:
-        raise PipelineError(f"protobuf message {given.message} cannot be loaded: {error}") from error
-    if not hasattr(found, "DESCRIPTOR"):
-        raise PipelineError(f"{given.message} is no class that protoc has generated")
-    return found
-
-
-def _from_descriptors(path: Path, name: str) -> Any:
-    pools = import_module("google.protobuf.descriptor_pool")
-    factory = import_module("google.protobuf.message_factory")
-    sets = import_module("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(path.read_bytes())
-    pool = pools.DescriptorPool()
-    for file in sets.file:
-        pool.Add(file)
-    return factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
 def message_type(descriptor: Any, depth: int = 0) -> StructType:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.client.serializers.framing import read_message_indexes, unframe
 from tidelog.client.serializers.registry import SchemaRegistry
 from tidelog.pipelines.decoding.avro_types import adapting, record_type
-from tidelog.pipelines.decoding.protobuf_types import message_class, message_type, reading
+from tidelog.pipelines.decoding.protobuf_messages import message_class
+from tidelog.pipelines.decoding.protobuf_types import message_type, reading
 from tidelog.pipelines.definition.errors import PipelineError
 
 if TYPE_CHECKING:

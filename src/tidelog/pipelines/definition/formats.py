@@ -28,6 +28,8 @@ class Format:
     """Protobuf: `module:Message`, or a message's full name inside `descriptors`."""
     descriptors: str | None = None
     """Protobuf: the file that `protoc --descriptor_set_out` wrote."""
+    files: bytes | None = None
+    """Protobuf, once the message was found: the descriptors themselves. `message` is then its full name."""
     column: str | None = None
     """Text and bytes: the column they are put into."""
 

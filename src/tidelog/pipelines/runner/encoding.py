@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tidelog.client.serializers.framing import prefix
 from tidelog.client.serializers.registry import Schema, SchemaRegistry
-from tidelog.pipelines.decoding.protobuf_types import message_class
+from tidelog.pipelines.decoding.protobuf_messages import message_class, with_message
 from tidelog.pipelines.definition.errors import PipelineError, nearest
 
 if TYPE_CHECKING:
@@ -82,7 +82,13 @@ def _value(rows: DataFrame, kept: list[str], given: Format) -> Column:
 
 def _in_python(records: DataFrame, given: Format, topic: str, beside: Path) -> DataFrame:
     fields = [StructField("value", BinaryType()) if field.name == "value" else field for field in records.schema]
-    return records.mapInArrow(_Encoding(given, *_schema_and_prefix(given, topic, beside)), StructType(fields))
+    return records.mapInArrow(encoding(given, topic, beside), StructType(fields))
+
+
+def encoding(given: Format, topic: str, beside: Path) -> Encoding:
+    """With all that workers need: they do not have the files beside the pipeline."""
+    schema, begin = _schema_and_prefix(given, topic, beside)
+    return Encoding(with_message(given, beside) if given.kind == "protobuf" else given, schema, begin)
 
 
 def _schema_and_prefix(given: Format, topic: str, beside: Path) -> tuple[str, bytes]:
@@ -104,7 +110,7 @@ def _schema_and_prefix(given: Format, topic: str, beside: Path) -> tuple[str, by
 
 
 @dataclass(frozen=True)
-class _Encoding:
+class Encoding:
     """Writes the values of whole Arrow batches."""
 
     format: Format

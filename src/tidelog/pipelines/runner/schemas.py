@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from tidelog.client.serializers.framing import unframe
 from tidelog.client.serializers.registry import SchemaRegistry
 from tidelog.pipelines.decoding.decoding import Part, plain_fields
+from tidelog.pipelines.decoding.protobuf_messages import with_message
 from tidelog.pipelines.decoding.readers import columns_of
 from tidelog.pipelines.definition.errors import PipelineError
 
@@ -67,8 +68,8 @@ class Schemas:
             return Part(column, given, StructType.fromJson(pinned))
         if given.kind == "avro":
             given = replace(given, schema=self._avro_schema(key, column, given, sample))
-        if given.descriptors is not None:
-            given = replace(given, descriptors=str(self._beside / given.descriptors))
+        else:
+            given = with_message(given, self._beside)
         return Part(column, given, columns_of(given))
 
     def _avro_schema(self, key: str, column: str, given: Format, sample: Callable[[], DataFrame]) -> str:
