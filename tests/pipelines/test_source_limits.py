@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.pipelines.source.limits import held_back, limit_by_bytes, share_out
+from tidelog.pipelines.source.sampling import density
 from tidelog.pipelines.source.splits import OffsetRange, bundle, split
+from tidelog.records.build import build_batch
+from tidelog.records.header import peek
+from tidelog.records.record import Record
 from tidelog.types import TopicPartition
 
 WAITING = st.dictionaries(st.integers(0, 30), st.integers(0, 10_000), max_size=20)
@@ -51,6 +55,16 @@ def test_bytes_make_progress_and_stay_below_the_limit(waiting: dict[int, int], l
     assert any(shares.values()) or not any(waiting.values())
     # Each partition gets a whole offset, even if that is more than its share.
     assert sum(shares.values()) * density <= limit + (density + 1) * len(waiting) * 2
+
+
+def test_whole_record_batches_are_measured_by_all_their_offsets() -> None:
+    batches = [
+        build_batch([Record(first + number, 0, None, b"x" * 100) for number in range(50)])
+        for first in (1000, 1200)  # what was between them is gone
+    ]
+    headers = [peek(batch) for batch in batches]
+    assert density(headers[:1]) == len(batches[0]) / 50
+    assert density(headers) == (len(batches[0]) + len(batches[1])) / 250
 
 
 def test_few_records_wait_for_others_but_not_for_ever() -> None:

@@ -189,6 +189,22 @@ def test_bytes_are_limited(bootstrap: str, topic: str) -> None:
     assert 195 <= read <= 205
 
 
+@pytest.mark.parametrize("batch_size", [1 << 10, 16 << 10, 128 << 10, 1 << 20])
+def test_limits_that_end_within_record_batches_are_made_use_of(bootstrap: str, topic: str, batch_size: int) -> None:
+    """Record batches smaller than the limit, about as large, and with all records in one."""
+    create(bootstrap, topic)
+    count, size, limit = 4000, 100, 100 << 10
+    produce(bootstrap, topic, [b"x" * size] * count, batch_size=batch_size, linger_ms=1000)
+    query = Query(stream_reader(bootstrap, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger=limit))
+    rows = []
+    while (some := query.step()) is not None:
+        rows.append(len(some))
+    assert sum(rows) == count
+    assert max(rows) * size <= limit
+    # Each record takes a few bytes more than its value.
+    assert len(rows) <= count * (size + 15) / limit + 2, rows
+
+
 def test_few_records_are_held_back(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
     options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": 10}

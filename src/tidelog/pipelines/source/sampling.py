@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
     from tidelog.client.config import ConsumerConfig
     from tidelog.pipelines.source.splits import OffsetRange
+    from tidelog.records.header import BatchHeader
     from tidelog.types import TopicId, TopicPartition
 
 _SAMPLE_BYTES: Final = 64 << 10
@@ -49,8 +50,17 @@ async def bytes_per_offset(
             )
             if not headers:
                 return None
-            offsets = headers[-1].next_offset - max(headers[0].base_offset, piece.start)
-            return piece.partition, sum(header.size for header in headers) / max(offsets, 1)
+            return piece.partition, density(headers)
 
     measured = await asyncio.gather(*(measure(piece) for piece in ranges))
     return dict(each for each in measured if each is not None)
+
+
+def density(headers: Sequence[BatchHeader]) -> float:
+    """Bytes per offset of some batches that follow each other, at least one.
+
+    Offsets count from the first batch's own beginning, though reading may go on in its middle: brokers send whole
+    batches, and the bytes of a whole one over the few offsets at its end would make records look enormous.
+    """
+    offsets = headers[-1].next_offset - headers[0].base_offset
+    return sum(header.size for header in headers) / max(offsets, 1)
