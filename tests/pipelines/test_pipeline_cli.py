@@ -202,6 +202,8 @@ def test_a_column_that_is_not_there_is_told_in_one_line(broker: BrokerProcess, t
     (line,) = [line for line in ran.stderr.splitlines() if line.startswith("tidelog: ")]
     assert line.startswith("tidelog: copies: A column")
     assert "`idd` cannot be resolved. Did you mean one of the following? [`id`]" in line
+    assert "\tat " not in ran.stderr + ran.stdout, "Java's frames"
+    assert len(ran.stderr.splitlines()) < 10
 
 
 def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:

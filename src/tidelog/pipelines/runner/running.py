@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
@@ -124,6 +125,7 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
 
     from tidelog.pipelines.session import build_session  # noqa: PLC0415
 
+    _tell_errors_once()
     beside = str(pipeline.file.absolute().parent)
     # Workers on this machine find the modules beside the pipeline; those elsewhere get them with the functions.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [beside, os.environ.get("PYTHONPATH")]))
@@ -138,6 +140,14 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
         short_run=options.once,
         log_file=directory.log_file,
     )
+
+
+def _tell_errors_once() -> None:
+    """PySpark prints each error of an analysis, with all of Java's frames, before it raises it."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - same
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _add_queries(
