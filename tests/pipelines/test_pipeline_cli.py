@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import asdict
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tidelog.client.blocking.admin import Admin
 from tidelog.client.blocking.consumer import Consumer
 from tidelog.client.blocking.producer import Producer
 from tidelog.pipelines.runner.directory import PipelineDirectory
+from tidelog.pipelines.runner.progress import Figures
 from tidelog.testing.broker_process import BrokerProcess
 from tidelog.testing.eventually import eventually
 
@@ -216,6 +218,16 @@ def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:
     assert "there is no file" in tidelog("run", tmp_path / "none.py", code=2).stderr
     assert "no pipeline 'sales' has run here" in tidelog("status", "sales", "--dir", tmp_path, code=1).stderr
     assert tidelog("status", "--dir", tmp_path, "--json").stdout == "[]\n"
+
+
+def test_a_pipeline_that_was_killed_is_told_to_be_stopped(tmp_path: Path) -> None:
+    directory = PipelineDirectory(tmp_path, "copy")
+    with directory.locked():
+        directory.claim(tmp_path / "copy.yaml")
+        directory.save_status({"queries": [asdict(Figures("out", state=state)) for state in ("running", "failed")]})
+    (told,) = json.loads(tidelog("status", "copy", "--dir", tmp_path, "--json").stdout)
+    assert [query["state"] for query in told["queries"]] == ["stopped", "failed"]
+    assert "stopped" in tidelog("status", "copy", "--dir", tmp_path).stdout
 
 
 @pytest.mark.timeout(600)

@@ -115,6 +115,7 @@ def status(name: str | None, directory: Path | None, as_json: bool) -> None:
     with told():
         chosen = _known(directory) if name is None else [_named(name, directory)]
         found = [(each, each.status(), each.runner_pid()) for each in chosen]
+        found = [(each, known if pid is not None else _ended(known), pid) for each, known, pid in found]
     if as_json:
         show_json([{"pipeline": each.name, "pid": pid, "file": each.file(), **known} for each, known, pid in found])
         return
@@ -123,10 +124,7 @@ def status(name: str | None, directory: Path | None, as_json: bool) -> None:
 
     rows: list[list[str | int | None]] = []
     for each, known, pid in found:
-        for query in known.get("queries", ()):
-            figures = Figures(**query)
-            state = figures.state if pid is not None or figures.state in {"done", "failed"} else "stopped"
-            rows.append([each.name, *(state if at == 1 else cell for at, cell in enumerate(cells(figures)))])
+        rows.extend([each.name, *cells(Figures(**query))] for query in known.get("queries", ()))
         if not known.get("queries"):
             rows.append([each.name, None, "running" if pid else "never ran", None, None, None, None, None, None])
     show_table(["pipeline", "query", "state", "batch", "rows", "rows/s", "lag", "batch time", "state size"], rows)
@@ -134,6 +132,15 @@ def status(name: str | None, directory: Path | None, as_json: bool) -> None:
         for query in known.get("queries", ()):
             if query.get("error"):
                 click.echo(f"{query['query']}: {query['error']}")
+
+
+def _ended(known: dict[str, Any]) -> dict[str, Any]:
+    """Whoever was killed could not write down that it runs no more."""
+    queries = [
+        query if query["state"] in {"done", "failed"} else {**query, "state": "stopped"}
+        for query in known.get("queries", ())
+    ]
+    return {**known, "queries": queries} if queries else known
 
 
 @pipeline.command(name="list")
