@@ -115,6 +115,8 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: Settings(name="a/b"), "letters, digits"),
         (lambda: Settings(trigger="often"), "the trigger"),
         (lambda: Settings(kafka={"kafka.sasl.username": "x"}), "without 'kafka.'"),
+        (lambda: Settings(kafka={"compresion.type": "zstd"}), "did you mean 'compression.type'"),
+        (lambda: Settings(kafka={"colour": "red"}), "neither consumers nor producers have a setting 'colour'$"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_one_line(build: Callable[[], object], told: str) -> None:

@@ -35,7 +35,8 @@ SALES = """
     from names_beside_sales import shout
     from tidelog.pipelines import Settings, json, read, view, write
 
-    settings = Settings(conf={"spark.sql.shuffle.partitions": 2})
+    clients = {"compression.type": "gzip", "fetch.max.bytes": 1 << 20}  # each is known to one side only
+    settings = Settings(kafka=clients, conf={"spark.sql.shuffle.partitions": 2})
     orders = read.topic("orders", value=json("id long, product string, amount double"))
     products = read.table("products", key="product", value=json("name string"))
     loud = F.udf(shout)

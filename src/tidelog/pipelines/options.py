@@ -154,7 +154,7 @@ class Options:
         for name, why in (refused or {}).items():
             if name in self.kafka:
                 raise OptionError(f"option {KAFKA_PREFIX}{name} cannot be set: {why}")
-        known = {field.name.replace("_", ".") for field in fields(kind)} | _SECURITY_NAMES
+        known = known_settings(kind)
         for name in self.kafka:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -169,6 +169,11 @@ class Options:
         key = name.lower()
         assert key in self._spelled, f"{name} is not among the known options"
         return key
+
+
+def known_settings(kind: type[ClientConfig]) -> frozenset[str]:
+    """The settings that a kind of client has, by Kafka's names."""
+    return _SECURITY_NAMES | {field.name.replace("_", ".") for field in fields(kind)}
 
 
 def _with_unit(name: str, text: str, units: Mapping[str, int], example: str) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidelog.client.config import ConsumerConfig, ProducerConfig
 from tidelog.pipelines.definition.durations import seconds
 from tidelog.pipelines.definition.errors import PipelineError
+from tidelog.pipelines.options import known_settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -27,7 +30,7 @@ class Settings:
     checkpoint: str | None = None
     """Where checkpoints are kept when not with the pipeline's state: a directory that all of a cluster reaches."""
     kafka: dict[str, Any] = field(default_factory=dict)
-    """Settings of clients, by Kafka's names, such as security.protocol."""
+    """Settings of clients, by Kafka's names, such as security.protocol. Consumers and producers get those they have."""
     conf: dict[str, Any] = field(default_factory=dict)
     """Settings of Spark."""
 
@@ -36,9 +39,15 @@ class Settings:
             check_name(self.name)
         if self.trigger is not None:
             seconds(self.trigger, "the trigger")
+        known = known_settings(ConsumerConfig) | known_settings(ProducerConfig)
         for key in self.kafka:
             if key.startswith("kafka."):
                 raise PipelineError(f"kafka: {key} is written without 'kafka.' here")
+            if key.lower() not in known:
+                # There are too many to name them all.
+                near = difflib.get_close_matches(key.lower(), known, n=1)
+                hint = f": did you mean {near[0]!r}?" if near else ""
+                raise PipelineError(f"kafka: neither consumers nor producers have a setting {key!r}{hint}")
 
 
 def check_name(name: str) -> None:

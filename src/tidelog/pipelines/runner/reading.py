@@ -25,7 +25,7 @@ _PLACE: Final = ("key", "value", "topic", "partition", "offset")
 
 class SourceReader:
     def __init__(self, spark: SparkSession, schemas: Schemas, kafka: Mapping[str, str]) -> None:
-        """`kafka` are the clients' settings, with the prefix."""
+        """`kafka` are the consumers' settings, with the prefix."""
         self._spark = spark
         self._schemas = schemas
         self._kafka = dict(kafka)

@@ -10,8 +10,8 @@ from tidelog.client.blocking.producer import Producer
 from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.definition.errors import PipelineError
+from tidelog.pipelines.runner.clients import client_config
 from tidelog.pipelines.runner.dead_letters import ERROR, OFFSET, PARTITION, PIPELINE, PREFIX, TOPIC
-from tidelog.pipelines.runner.topics import client_config
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.client.config import ConsumerConfig, ProducerConfig
 from tidelog.clock import SystemClock
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
 from tidelog.pipelines.definition.sinks import write
 from tidelog.pipelines.runner.checkpoint_places import address, local_path
+from tidelog.pipelines.runner.clients import options_for
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.failures import Backoff
 from tidelog.pipelines.runner.outputs import Output
@@ -166,12 +168,12 @@ def _add_queries(
     from tidelog.pipelines.runner.writing import start  # noqa: PLC0415
 
     beside = pipeline.file.absolute().parent
-    prefixed = {f"kafka.{key}": value for key, value in kafka.items()}
-    reader = SourceReader(spark, Schemas(spark, directory, beside), prefixed)
+    reader = SourceReader(spark, Schemas(spark, directory, beside), options_for(ConsumerConfig, kafka))
+    writing = options_for(ProducerConfig, kafka)
 
     def run(name: str, trigger: str | None = pipeline.settings.trigger) -> Run:
         checkpoint = directory.checkpoint(name, pipeline.settings.checkpoint)
-        return Run(name, checkpoint, trigger, options.once, prefixed, beside, display)
+        return Run(name, checkpoint, trigger, options.once, writing, beside, display)
 
     def beginning(query: Query) -> Callable[[], StreamingQuery | None]:
         group = f"{pipeline.name}.{query.name}"

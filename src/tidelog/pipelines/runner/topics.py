@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tidelog.client.blocking.admin import Admin
 from tidelog.client.config import ClientConfig
 from tidelog.client.descriptions import NewTopic
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.definition.sinks import TopicWrite
+from tidelog.pipelines.runner.clients import client_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.pipelines.definition.pipeline import Pipeline
-
-C = TypeVar("C", bound=ClientConfig)
-
-
-def client_config(kind: type[C], kafka: Mapping[str, Any]) -> C:
-    """Of the pipeline's settings for clients, those that this kind of client has."""
-    known = {field.name.replace("_", ".") for field in fields(kind)}
-    common = {key: value for key, value in kafka.items() if key in known or key.startswith(("ssl.", "sasl."))}
-    return kind.from_kafka(common)
 
 
 def wanted_topics(pipeline: Pipeline) -> list[NewTopic]:

@@ -35,6 +35,7 @@ class Run(NamedTuple):
     once: bool
     """Ends when all that there was has been read."""
     kafka: Mapping[str, str]
+    """Settings of producers, with the prefix."""
     beside: Path
     show: ShowRows
 
