@@ -91,7 +91,10 @@ def test_a_python_module(tmp_path: Path) -> None:
     assert found.needs("sales") == ["orders", "paid", "products", "sales"]
     assert found.unused() == []
     assert found.dead_letter_topic == "sales.dead-letters"
-    assert [name for name, _ in found.decoded()] == ["orders", "products"]
+    assert [found.dead_letter_query(name) for name, _ in found.decoded()] == [
+        "dead-letters.orders",
+        "dead-letters.products",
+    ]
 
 
 def test_a_module_finds_its_neighbours(tmp_path: Path) -> None:
@@ -145,6 +148,8 @@ PYTHON_HEAD = "from tidelog.pipelines import json, read, view, write\norders = r
         ("@write.console()\ndef a(b): ...\n@view\ndef b(a): ...", "take each other: a <- b <- a"),
         ("@write.console()\n@write.console()\ndef a(orders): ...\n@write.console()\ndef b(orders): ...", None),
         ("@write.console()\n@write.console()\n@write.console()\ndef a(orders): ...", "two sinks are named 'a-console'"),
+        ("@write.console(name='dead-letters.orders')\ndef a(orders): ...", "named as dead letters are"),
+        ("größe = read.topic('a', value='json')\n@write.console()\ndef a(größe): ...", "not 'dead-letters.größe'"),
         ("x = read.topic('a', value='jason')", "line 3: value: there is no format 'jason'"),
         ("x = 1 / 0", "line 3: ZeroDivisionError"),
         ("def (", "line 3"),

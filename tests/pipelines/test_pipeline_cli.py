@@ -57,6 +57,15 @@ COPY = """
       copies: {sql: SELECT idd FROM orders, topic: copies}
 """
 
+BOOKS = """
+    conf: {{spark.sql.shuffle.partitions: 2}}
+    sources:
+      {other}: {{topic: {other}, value: {{format: json, schema: {{id: long}}}}}}
+      {another}: {{topic: {another}, value: {{format: json, schema: {{id: long}}}}}}
+    sinks:
+      copies: {{sql: SELECT id FROM fees, topic: copies_of_fees}}
+"""
+
 
 FILES = """
     checkpoint: checkpoints
@@ -138,7 +147,7 @@ class Events:
         return max((int(event["rows"]) for event in self.of(query)), default=0)
 
     def both_have(self, rows: int) -> bool:
-        return self.rows("sales") >= rows and self.rows("dead-letters") >= rows
+        return self.rows("sales") >= rows and self.rows("dead-letters.orders") >= rows
 
 
 @pytest.mark.timeout(900)
@@ -190,12 +199,52 @@ def check_dead_letters(broker: BrokerProcess, file: Path, brokers: tuple[Any, ..
     assert [record.headers for record in back if record.value == b"{nonsense"] == [(("trace", b"7"),)] * 2
 
     ran = tidelog("once", file, *brokers, *state)
-    assert "dead-letters: done" in ran.stdout
+    assert "dead-letters.orders: done" in ran.stdout
     assert len(all_of(broker, "sales.dead-letters")) == 4, "it went on where it was, and they are malformed again"
     (status,) = json.loads(tidelog("status", "sales", "--json", *state).stdout)
-    assert {query["query"]: query["state"] for query in status["queries"]} == {"sales": "done", "dead-letters": "done"}
+    assert {query["query"]: query["state"] for query in status["queries"]} == {
+        "sales": "done",
+        "dead-letters.orders": "done",
+        "dead-letters.products": "done",
+    }
     assert "begins anew" in tidelog("reset", "sales", "--yes", *state).stdout
     assert json.loads(tidelog("list", "--json", *state).stdout) == []
+
+
+@pytest.mark.timeout(900)
+def test_sources_come_and_go_and_dead_letters_go_on(broker: BrokerProcess, tmp_path: Path) -> None:
+    brokers, state = ("--bootstrap", broker.bootstrap), ("--dir", tmp_path / "state")
+    with Admin(broker.bootstrap) as admin:
+        for topic in ("rents", "fees", "gifts"):
+            admin.create_topic(topic, partitions=1)
+    with Producer[bytes, bytes](broker.bootstrap) as producer:
+        producer.send("fees", b'{"id": 1}')
+        producer.send("fees", b"{of fees")
+        producer.send("rents", b"{of rents")
+        producer.flush()
+        file = pipeline_file(tmp_path, "books.yaml", BOOKS.format(other="rents", another="fees"))
+        tidelog("once", file, *brokers, *state)
+        producer.send("fees", b"{of fees again")
+        producer.send("rents", b"{of rents again")
+        producer.send("gifts", b"{of gifts")
+        producer.flush()
+    pipeline_file(tmp_path, "books.yaml", BOOKS.format(other="fees", another="gifts"))
+    tidelog("once", file, *brokers, *state)
+    letters = [
+        (dict(record.headers)["tidelog.source"], record.value) for record in all_of(broker, "books.dead-letters")
+    ]
+    assert sorted(letters) == [
+        (b"fees", b"{of fees"),
+        (b"fees", b"{of fees again"),
+        (b"gifts", b"{of gifts"),
+        (b"rents", b"{of rents"),
+    ], "what is new begins, what stays goes on, and what is gone is not read"
+    with Admin(broker.bootstrap) as admin:
+        groups = {group: admin.list_group_offsets(f"books.dead-letters.{group}") for group in ("fees", "gifts")}
+    assert {group: [at.offset for at in offsets.values()] for group, offsets in groups.items()} == {
+        "fees": [3],
+        "gifts": [1],
+    }
 
 
 @pytest.mark.timeout(600)

@@ -34,7 +34,8 @@ _QUERIES: Final = {
     "sales": (ORDERS,),
     "purchases": (ORDERS, CLICKS),
     "archive": (ORDERS, CLICKS),
-    "dead-letters": (ORDERS, CLICKS),
+    "dead-letters.orders": (ORDERS,),
+    "dead-letters.clicks": (CLICKS,),
 }
 """What each reads."""
 _TIMED: Final = {"sales", "purchases", "archive"}

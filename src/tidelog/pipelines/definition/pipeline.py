@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.pipelines.definition.sinks import Sink
 
 DEAD_LETTERS = "dead-letters"
-"""The query that writes them; no sink has this name."""
+"""What the names of queries that write them begin with; no sink's does."""
 
 
 class Query(NamedTuple):
@@ -49,6 +49,12 @@ class Pipeline:
                 kinds = {reads.value.kind} | ({reads.key.kind} if reads.key is not None else set())
                 if kinds != {"binary"}:
                     yield name, source
+
+    @staticmethod
+    def dead_letter_query(source: str) -> str:
+        """The query that writes those of a source. Each has its own: Spark goes on from a checkpoint only with as many
+        sources as it was left with, so that one for all would be lost with every source that comes or goes."""
+        return f"{DEAD_LETTERS}.{source}"
 
     def unused(self) -> list[str]:
         """Sources and views that no sink needs."""
@@ -94,7 +100,10 @@ def assemble(file: Path, settings: Settings, sources: Mapping[str, Source], view
     queries = tuple(_queries(views))
     if not queries:
         raise PipelineError("nothing is written anywhere: give the pipeline a sink, such as write.console()")
-    return Pipeline(name, file, settings, dict(sources), dict(views), queries)
+    found = Pipeline(name, file, settings, dict(sources), dict(views), queries)
+    for source, _ in found.decoded():
+        check_name(found.dead_letter_query(source))
+    return found
 
 
 def _queries(views: Mapping[str, View]) -> Iterator[Query]:
@@ -103,7 +112,9 @@ def _queries(views: Mapping[str, View]) -> Iterator[Query]:
         for place, sink in enumerate(view.sinks):
             name = sink.name or (at if place == 0 else f"{at}-{sink.kind}")
             check_name(name)
-            if name in seen or name == DEAD_LETTERS:
+            if name == DEAD_LETTERS or name.startswith(f"{DEAD_LETTERS}."):
+                raise PipelineError(f"sink {name!r} is named as dead letters are: give it another name, with name=...")
+            if name in seen:
                 raise PipelineError(f"two sinks are named {name!r}: give one another, with name=...")
             seen.add(name)
             yield Query(name, at, sink)

@@ -54,5 +54,6 @@ def check_name(name: str) -> None:
     """It becomes a directory, and part of the names of topics and groups."""
     if not _NAME.fullmatch(name):
         raise PipelineError(
-            f"a pipeline's name is up to 100 letters, digits, dots, dashes and underscores, not {name!r}"
+            "names of pipelines and queries are up to 100 ASCII letters, digits, dots, dashes and underscores, not "
+            f"{name!r}"
         )

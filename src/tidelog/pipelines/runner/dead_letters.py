@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -10,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidelog.pipelines.definition.pipeline import Pipeline
+    from tidelog.pipelines.definition.sources import Source
     from tidelog.pipelines.runner.reading import SourceReader
 
 PREFIX: Final = "tidelog."
@@ -24,19 +23,16 @@ SOURCE: Final = "tidelog.source"
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
-def dead_letters(pipeline: Pipeline, reader: SourceReader, group: str) -> DataFrame | None:
-    """None: no source has records that could be malformed."""
-    frames = [reader.malformed(name, source, group) for name, source in pipeline.decoded()]
-    if not frames:
-        return None
-    rows = reduce(lambda one, other: one.unionByName(other), frames)
+def dead_letters(pipeline: str, name: str, source: Source, reader: SourceReader, group: str) -> DataFrame:
+    """Those of one source, as rows for the sink."""
+    rows = reader.malformed(name, source, group)
     own = F.array(
         _header(TOPIC, F.col("topic")),
         _header(PARTITION, F.col("partition")),
         _header(OFFSET, F.col("offset")),
         _header(ERROR, F.col("error")),
-        _header(PIPELINE, F.lit(pipeline.name)),
-        _header(SOURCE, F.col("source")),
+        _header(PIPELINE, F.lit(pipeline)),
+        _header(SOURCE, F.lit(name)),
     )
     # A record that was replayed and is malformed again keeps only the headers of this time.
     given = F.filter(

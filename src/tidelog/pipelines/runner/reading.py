@@ -59,7 +59,7 @@ class SourceReader:
         else:
             options = {"subscribe": reads.topic, "startingOffsets": "earliest", **reads.options}
             raw = self._load_stream(options, group, columns)
-        return unreadable(decode(raw, parts), parts).withColumn("source", F.lit(name))
+        return unreadable(decode(raw, parts), parts)
 
     def _topic(self, name: str, reads: TopicRead, group: str) -> DataFrame:
         parts = self._parts(name, reads)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidelog.client.config import ConsumerConfig, ProducerConfig
 from tidelog.clock import SystemClock
 from tidelog.pipelines.definition.errors import PipelineError
-from tidelog.pipelines.definition.pipeline import DEAD_LETTERS
 from tidelog.pipelines.definition.sinks import write
 from tidelog.pipelines.runner.checkpoint_places import address, local_path
 from tidelog.pipelines.runner.clients import options_for
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from tidelog.clock import Clock
     from tidelog.pipelines.definition.pipeline import Pipeline, Query
+    from tidelog.pipelines.definition.sources import Source
     from tidelog.pipelines.runner.progress import Figures
 
 _DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -179,17 +179,17 @@ def _add_queries(
         group = f"{pipeline.name}.{query.name}"
         return lambda: start(build_frame(spark, pipeline, query.view, reader, group), query.sink, run(query.name))
 
+    def beginning_letters(name: str, source: Source) -> Callable[[], StreamingQuery | None]:
+        query = pipeline.dead_letter_query(name)
+        group = f"{pipeline.name}.{query}"
+        sink = write.topic(pipeline.dead_letter_topic, value="columns")
+        how = run(query, pipeline.settings.trigger or _DEAD_LETTERS_EVERY)
+        return lambda: start(dead_letters(pipeline.name, name, source, reader, group), sink, how)
+
     for query in pipeline.queries:
         supervisor.add(query.name, beginning(query))
-    if any(pipeline.decoded()):
-        sink = write.topic(pipeline.dead_letter_topic, value="columns")
-
-        def begin() -> StreamingQuery | None:
-            rows = dead_letters(pipeline, reader, f"{pipeline.name}.{DEAD_LETTERS}")
-            assert rows is not None, "there are sources that can have them"
-            return start(rows, sink, run(DEAD_LETTERS, pipeline.settings.trigger or _DEAD_LETTERS_EVERY))
-
-        supervisor.add(DEAD_LETTERS, begin)
+    for name, source in pipeline.decoded():
+        supervisor.add(pipeline.dead_letter_query(name), beginning_letters(name, source))
 
 
 def _supervise(supervisor: Supervisor, pipeline: Pipeline, options: RunOptions, display: Display) -> None:
