@@ -66,6 +66,13 @@ BOOKS = """
       copies: {{sql: SELECT id FROM fees, topic: copies_of_fees}}
 """
 
+HARBOUR = """
+    sources:
+      traffic: {pattern: "harbour[.].*|__.*", value: {format: json, schema: {id: long}}}
+    sinks:
+      copies: {sql: SELECT id FROM traffic, topic: copies_of_traffic}
+"""
+
 
 FILES = """
     checkpoint: checkpoints
@@ -245,6 +252,22 @@ def test_sources_come_and_go_and_dead_letters_go_on(broker: BrokerProcess, tmp_p
         "fees": [3],
         "gifts": [1],
     }
+
+
+@pytest.mark.timeout(900)
+def test_a_pattern_means_neither_dead_letters_nor_decisions(broker: BrokerProcess, tmp_path: Path) -> None:
+    with Admin(broker.bootstrap) as admin:
+        for topic in ("harbour.ships", "harbour.pilots"):
+            admin.create_topic(topic, partitions=1)
+    with Producer[bytes, bytes](broker.bootstrap) as producer:
+        producer.send("harbour.ships", b"{sunk")
+        producer.send("harbour.ships", b'{"id": 1}')
+        producer.send("harbour.pilots", b'{"id": 2}')
+    file = pipeline_file(tmp_path, "harbour.yaml", HARBOUR)
+    for _ in range(2):
+        tidelog("once", file, "--bootstrap", broker.bootstrap, "--dir", tmp_path / "state")
+        assert [record.value for record in all_of(broker, "harbour.dead-letters")] == [b"{sunk"]
+    assert sorted(record.value or b"" for record in all_of(broker, "copies_of_traffic")) == [b'{"id":1}', b'{"id":2}']
 
 
 @pytest.mark.timeout(600)

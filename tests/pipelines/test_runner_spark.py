@@ -21,7 +21,7 @@ from tidelog.pipelines.definition.sources import TopicRead
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.encoding import encode
 from tidelog.pipelines.runner.frames import build_frame
-from tidelog.pipelines.runner.reading import SourceReader
+from tidelog.pipelines.runner.reading import SourceReader, exclusion
 from tidelog.pipelines.runner.schemas import Schemas
 from tidelog.pipelines.runner.writing import Run, start
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelog.pipelines.definition.formats import Format
+    from tidelog.pipelines.definition.sources import Source
 
 pytest_plugins = ["spark_fixtures"]
 pytestmark = pytest.mark.timeout(900)
@@ -186,6 +187,17 @@ PIPELINE = """
     def nothing(orders):
         return None
 """
+
+
+def test_patterns_leave_the_dead_letters_out_and_what_the_user_does() -> None:
+    def excluded(source: Source) -> dict[str, str]:
+        assert isinstance(source.reads, TopicRead)
+        return exclusion(source.reads, "shop.dead-letters")
+
+    assert excluded(read.topic(pattern="shop.*")) == {"excludeTopics": "shop.dead-letters"}
+    given = read.topic(pattern="shop.*", options={"excludetopics": "shop.old"})
+    assert excluded(given) == {"excludeTopics": "shop.old,shop.dead-letters"}
+    assert excluded(read.topic("shop.dead-letters")) == {}, "whoever names it means it"
 
 
 def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, tmp_path: Path) -> None:

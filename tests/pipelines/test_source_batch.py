@@ -117,6 +117,7 @@ def test_assigned_partitions_and_patterns(bootstrap: str, topic: str) -> None:
     assert values(read_batch(bootstrap, assign=f'{{"{topic}": [1]}}')) == [f"{topic} 1".encode()]
     assert len(read_batch(bootstrap, subscribePattern=f"{topic}.*")) == 4
     assert len(read_batch(bootstrap, subscribePattern=topic)) == 2
+    assert len(read_batch(bootstrap, subscribePattern=f"{topic}.*", excludeTopics=other)) == 2
     assert len(read_batch(bootstrap, subscribe=f"{topic}, {other}")) == 4
 
 

@@ -81,6 +81,20 @@ def test_groups_are_named() -> None:
     assert parse(groupIdPrefix="billing").group_id == mine.replace("tidelog-spark-source", "billing")
 
 
+def test_patterns_do_not_mean_what_is_excluded_or_our_own() -> None:
+    given = {**BROKERS, "subscribePattern": ".*"}
+    every = SourceOptions.parse(given).subscription
+    assert every.fits("shop.orders")
+    assert not every.fits("__tidelog_decisions")
+    assert not every.covers(TopicPartition("__tidelog_decisions", 0))
+    most = SourceOptions.parse({**given, "excludeTopics": "shop.dead-letters, b"}).subscription
+    assert [topic for topic in ("shop.orders", "shop.dead-letters", "b", "bb") if most.fits(topic)] == [
+        "shop.orders",
+        "bb",
+    ]
+    assert str(most) == "topics like .* but b, shop.dead-letters"
+
+
 def test_the_schema_is_that_of_the_options() -> None:
     assert schema_of(ORDERS).fieldNames() == list(COLUMNS[:-1])
     assert schema_of({**ORDERS, "columns": "headers,offset"}).fieldNames() == ["headers", "offset"]
@@ -106,6 +120,7 @@ WRONG = [
     ({**ORDERS, "assign": "{}"}, "not assign and subscribe together"),
     ({**BROKERS, "subscribe": " "}, "option subscribe is empty"),
     ({**BROKERS, "subscribePattern": "("}, "option subscribePattern is a regular expression"),
+    ({**ORDERS, "excludeTopics": "a"}, "option excludeTopics makes no sense with subscribe"),
     ({**BROKERS, "assign": '{"a": 1}'}, "option assign is JSON such as"),
     ({**BROKERS, "assign": "a"}, "option assign is JSON such as"),
     ({**BROKERS, "assign": '{"a": [-1]}'}, "option assign is JSON such as"),

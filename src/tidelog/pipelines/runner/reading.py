@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from tidelog.pipelines.runner.schemas import Schemas
 
 FORMAT: Final = "tidelog"
+_EXCLUDE: Final = "excludeTopics"
 _PLACE: Final = ("key", "value", "topic", "partition", "offset")
 
 
 class SourceReader:
-    def __init__(self, spark: SparkSession, schemas: Schemas, kafka: Mapping[str, str]) -> None:
-        """`kafka` are the consumers' settings, with the prefix."""
+    def __init__(
+        self, spark: SparkSession, schemas: Schemas, kafka: Mapping[str, str], dead_letter_topic: str | None = None
+    ) -> None:
+        """`kafka` are the consumers' settings, with the prefix. No pattern means the dead-letter topic: what cannot be
+        read would come back for ever."""
         self._spark = spark
         self._schemas = schemas
         self._kafka = dict(kafka)
+        self._dead_letter_topic = dead_letter_topic
 
     def frame(self, name: str, source: Source, group: str) -> DataFrame:
         """The source's rows; positions are committed to `group`, so that every tool shows the lag."""
@@ -70,7 +75,8 @@ class SourceReader:
         return readable(rows, parts, reads.metadata, reads.tombstones, reads.on_error)
 
     def _stream(self, reads: TopicRead, group: str, columns: set[str]) -> DataFrame:
-        options = {"startingOffsets": reads.starting, **_subscription(reads), **reads.options}
+        excluded = exclusion(reads, self._dead_letter_topic)
+        options = {"startingOffsets": reads.starting, **_subscription(reads), **reads.options, **excluded}
         if reads.max_per_trigger is not None:
             options["maxOffsetsPerTrigger"] = str(reads.max_per_trigger)
         return self._load_stream(options, group, columns)
@@ -98,7 +104,10 @@ class SourceReader:
 
     def _parts(self, name: str, reads: TopicRead | TableRead) -> list[Part]:
         def sample() -> DataFrame:
-            subscribed = _subscription(reads) if isinstance(reads, TopicRead) else {"subscribe": reads.topic}
+            if isinstance(reads, TopicRead):
+                subscribed = {**_subscription(reads), **exclusion(reads, self._dead_letter_topic)}
+            else:
+                subscribed = {"subscribe": reads.topic}
             options = {**subscribed, "columns": "key,value", **self._kafka}
             return self._spark.read.format(FORMAT).options(**options).load()
 
@@ -134,3 +143,11 @@ def _subscription(reads: TopicRead) -> dict[str, str]:
     if reads.pattern is not None:
         return {"subscribePattern": reads.pattern}
     return {"subscribe": ",".join(reads.topics)}
+
+
+def exclusion(reads: TopicRead, dead_letter_topic: str | None) -> dict[str, str]:
+    """What a pattern does not mean: the pipeline's own dead letters, and what the source's options name."""
+    if reads.pattern is None or dead_letter_topic is None:
+        return {}
+    given = [topics for name, topics in reads.options.items() if name.lower() == _EXCLUDE.lower()]
+    return {_EXCLUDE: ",".join([*given, dead_letter_topic])}

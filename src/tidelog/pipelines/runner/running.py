@@ -117,7 +117,8 @@ def _checkpoints_elsewhere(pipeline: Pipeline, options: RunOptions, directory: P
     place = pipeline.settings.checkpoint
     if place is None:
         return []
-    queries = [query.name for query in pipeline.queries] + [DEAD_LETTERS] * any(pipeline.decoded())
+    letters = [pipeline.dead_letter_query(source) for source, _ in pipeline.decoded()]
+    queries = [*(query.name for query in pipeline.queries), *letters]
     conf = {**pipeline.settings.conf, **options.conf}
     return [address(directory.checkpoint(query, place), conf, os.environ, Path.cwd()) for query in queries]
 
@@ -168,7 +169,8 @@ def _add_queries(
     from tidelog.pipelines.runner.writing import start  # noqa: PLC0415
 
     beside = pipeline.file.absolute().parent
-    reader = SourceReader(spark, Schemas(spark, directory, beside), options_for(ConsumerConfig, kafka))
+    reading = options_for(ConsumerConfig, kafka)
+    reader = SourceReader(spark, Schemas(spark, directory, beside), reading, pipeline.dead_letter_topic)
     writing = options_for(ProducerConfig, kafka)
 
     def run(name: str, trigger: str | None = pipeline.settings.trigger) -> Run:

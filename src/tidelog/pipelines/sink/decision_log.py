@@ -18,6 +18,7 @@ from tidelog.client.errors import ClientError, TimedOut
 from tidelog.client.offsets import OffsetSpec
 from tidelog.client.partitioner import partition_for_key
 from tidelog.errors import BrokerError, ErrorCode
+from tidelog.pipelines.own_topics import DECISIONS
 from tidelog.pipelines.sink.client_settings import as_client, as_consumer
 from tidelog.pipelines.sink.decisions import Decision, UnreadableDecision
 from tidelog.types import TopicPartition
@@ -25,7 +26,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from types import TracebackType
 
-TOPIC: Final = "__tidelog_decisions"
+TOPIC: Final = DECISIONS
 PARTITIONS: Final = 16
 RECORD_BYTES_MAX: Final = 8 << 20
 _REPLICAS_MAX: Final = 3

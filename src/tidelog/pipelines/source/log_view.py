@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client.backoff import Deadline
@@ -49,9 +48,8 @@ class LogView:
     async def _topics(self) -> list[TopicMetadata]:
         subscription = self._subscription
         if subscription.pattern is not None:
-            pattern = re.compile(subscription.pattern)
             known = (await self._cluster.refresh_all()).topics.values()
-            topics = [topic for topic in known if pattern.fullmatch(topic.name) and not topic.internal]
+            topics = [topic for topic in known if subscription.fits(topic.name) and not topic.internal]
         else:
             names = subscription.topics or {partition.topic for partition in subscription.partitions}
             await self._cluster.refresh(names)

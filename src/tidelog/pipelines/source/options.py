@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tidelog.client.config import ConsumerConfig
 from tidelog.pipelines.options import OptionError, Options
+from tidelog.pipelines.own_topics import OWN_TOPICS
 from tidelog.pipelines.source.positions import EARLIEST, LATEST, Positions, parse_partitions, parse_positions
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _KNOWN: Final = (
     "assign",
     "subscribe",
     "subscribePattern",
+    "excludeTopics",
     "startingOffsets",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -109,15 +111,24 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
+    excluded: frozenset[str] = frozenset()
+    """Topics that are not meant, though they fit the pattern."""
+
+    def fits(self, topic: str) -> bool:
+        """Whether the pattern means it. Topics of Tidelog's own are never meant, as little as those of brokers."""
+        if self.pattern is None or topic in self.excluded or topic in OWN_TOPICS:
+            return False
+        return re.fullmatch(self.pattern, topic) is not None
 
     def covers(self, at: TopicPartition) -> bool:
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, at.topic) is not None
+            return self.fits(at.topic)
         return at in self.partitions if self.partitions else at.topic in self.topics
 
     def __str__(self) -> str:
         if self.pattern is not None:
-            return f"topics like {self.pattern}"
+            without = f" but {', '.join(sorted(self.excluded))}" if self.excluded else ""
+            return f"topics like {self.pattern}{without}"
         if self.partitions:
             return f"partitions {', '.join(map(str, self.partitions))}"
         return f"topics {', '.join(self.topics)}"
@@ -203,16 +214,21 @@ def _subscription(options: Options) -> Subscription:
     text = (options.text(ways[0]) or "").strip()
     if not text:
         raise OptionError(f"option {ways[0]} is empty: name what to read")
+    if "excludeTopics" in options and ways[0] != "subscribePattern":
+        raise OptionError(f"option excludeTopics makes no sense with {ways[0]}: leave the topics out there")
     if ways[0] == "assign":
         return Subscription(partitions=parse_partitions("assign", text))
     if ways[0] == "subscribe":
-        topics = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
-        return Subscription(topics=tuple(topics))
+        return Subscription(topics=_topics(text))
     try:
         re.compile(text)
     except re.error as error:
         raise OptionError(f"option subscribePattern is a regular expression, not {text!r}: {error}") from error
-    return Subscription(pattern=text)
+    return Subscription(pattern=text, excluded=frozenset(_topics(options.text("excludeTopics") or "")))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _starting(options: Options) -> Bound | None:
