@@ -136,7 +136,7 @@ def fill(broker: BrokerProcess) -> None:
         for at in range(30):
             order = {"id": at, "product": f"p{at % 3}", "amount": 1.5}
             producer.send("orders", json.dumps(order).encode(), key=str(at).encode())
-        producer.send("orders", b"{nonsense", key=b"bad", headers=[("trace", b"7")])
+        producer.send("orders", b"{nonsense", key=b"bad", headers=[("trace", b"7")], timestamp_ms=1772323200123)
         producer.send("orders", b'{"id": 1, "amount": "12,50"}')
 
 
@@ -195,6 +195,7 @@ def check_dead_letters(broker: BrokerProcess, file: Path, brokers: tuple[Any, ..
     assert len(letters) == 2
     assert letters[b"{nonsense"]["trace"] == b"7"
     assert letters[b"{nonsense"]["tidelog.topic"] == b"orders"
+    assert letters[b"{nonsense"]["tidelog.timestamp"] == b"1772323200123"
     assert letters[b'{"id": 1, "amount": "12,50"}']["tidelog.error"] == b'value: field amount is "12,50", not a double'
 
     before = len(all_of(broker, "orders"))

@@ -42,7 +42,8 @@ AVRO = {
     "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}],
 }
 RECORDS = (
-    "key binary, value binary, topic string, partition int, offset long, headers array<struct<key:string,value:binary>>"
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+    "headers array<struct<key:string,value:binary>>"
 )
 
 
@@ -54,7 +55,7 @@ def schemas(spark: SparkSession, tmp_path: Path) -> Schemas:
 
 
 def records(spark: SparkSession, *values: tuple[bytes | None, bytes | None]) -> DataFrame:
-    rows = [(key, value, "orders", 0, at, None) for at, (key, value) in enumerate(values)]
+    rows = [(key, value, "orders", 0, at, None, None) for at, (key, value) in enumerate(values)]
     return spark.createDataFrame(rows, RECORDS)
 
 

@@ -79,7 +79,8 @@ def unreadable(rows: DataFrame, parts: list[Part]) -> DataFrame:
             rows = _with_json_reasons(rows.where(F.coalesce(*(F.col(each.error) for each in parts)).isNotNull()), part)
     reasons = [F.concat(F.lit(f"{part.column}: "), F.col(part.error)) for part in parts]
     return rows.where(F.coalesce(*(F.col(part.error) for part in parts)).isNotNull()).select(
-        "key", "value", "topic", "partition", "offset", "headers", F.concat_ws("; ", *reasons).alias("error")
+        *("key", "value", "topic", "partition", "offset", "timestamp", "headers"),
+        F.concat_ws("; ", *reasons).alias("error"),
     )
 
 

@@ -16,6 +16,7 @@ PREFIX: Final = "tidelog."
 TOPIC: Final = "tidelog.topic"
 PARTITION: Final = "tidelog.partition"
 OFFSET: Final = "tidelog.offset"
+TIMESTAMP: Final = "tidelog.timestamp"
 ERROR: Final = "tidelog.error"
 PIPELINE: Final = "tidelog.pipeline"
 SOURCE: Final = "tidelog.source"
@@ -30,6 +31,7 @@ def dead_letters(pipeline: str, name: str, source: Source, reader: SourceReader,
         _header(TOPIC, F.col("topic")),
         _header(PARTITION, F.col("partition")),
         _header(OFFSET, F.col("offset")),
+        _header(TIMESTAMP, F.unix_millis("timestamp")),
         _header(ERROR, F.col("error")),
         _header(PIPELINE, F.lit(pipeline)),
         _header(SOURCE, F.lit(name)),

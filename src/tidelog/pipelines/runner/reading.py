@@ -58,7 +58,7 @@ class SourceReader:
         reads = source.reads
         assert isinstance(reads, TopicRead | TableRead)
         parts = self._parts(name, reads)
-        columns = {*_PLACE, "headers"}
+        columns = {*_PLACE, "timestamp", "headers"}
         if isinstance(reads, TopicRead):
             raw = self._stream(reads, group, columns)
         else:
