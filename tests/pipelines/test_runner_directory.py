@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 import sys
@@ -159,6 +161,21 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (directory.path / "status.json").write_text("{", encoding="utf-8")
     with pytest.raises(PipelineError, match=r"status\.json cannot be read"):
         directory.status()
+
+
+def test_a_full_disk_is_told_and_leaves_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = PipelineDirectory(tmp_path, "sales")
+    directory.path.mkdir()
+    directory.save_status({"queries": []})
+
+    def full(*_arguments: object, **_keywords: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(PipelineError, match=r"status\.json cannot be written \(No space left on device\)"):
+        directory.save_status({"queries": [1]})
+    assert directory.status() == {"queries": []}
+    assert [path.name for path in directory.path.iterdir()] == ["status.json"]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -137,14 +137,17 @@ class PipelineDirectory:
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         """Whole or not at all."""
-        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, ensure_ascii=False)
-            Path(temporary).replace(self.path / name)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(content, file, ensure_ascii=False)
+                Path(temporary).replace(self.path / name)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise PipelineError(f"{self.path / name} cannot be written ({error.strerror})") from error
 
 
 def known_pipelines(root: Path) -> list[PipelineDirectory]:

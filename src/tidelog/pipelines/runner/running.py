@@ -27,7 +27,7 @@ from tidelog.pipelines.session.settings import is_local
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -78,32 +78,59 @@ def run_pipeline(
     directory = PipelineDirectory(options.root, pipeline.name)
     kafka = kafka_settings(pipeline, options)
     require_spark()
-    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
-
     elsewhere = _checkpoints_elsewhere(pipeline, options, directory)
     near = [path for path in map(local_path, elsewhere) if path is not None]
     with directory.locked(), directory.locked_elsewhere(near):
         directory.claim(pipeline.file, elsewhere)
-        make_topics(wanted_topics(pipeline), kafka)
-        if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
-            display.warn("checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches")
-        display.stage("starting Spark")
-        spark = _session(pipeline, options, directory)
-        try:
-            ready()
-            if stop.is_set():
-                return []
-            display.stage("starting the queries")
-            watcher = _Watching(pipeline, directory, display, SystemClock())
-            supervisor = Supervisor(watcher, SystemClock(), stop, hurry, Backoff(tries_max=options.restarts_max))
-            _add_queries(supervisor, spark, pipeline, options, directory, display, kafka)
-            _supervise(supervisor, pipeline, options, display)
-            return supervisor.figures()
-        except (OSError, Py4JError, Py4JNetworkError) as error:
-            raise PipelineError(f"Spark's Java process has ended ({error}): see {directory.log_file}") from error
-        finally:
-            with contextlib.suppress(OSError, Py4JError, Py4JNetworkError):
-                spark.stop()
+        watcher = _Watching(pipeline, directory, display, SystemClock())
+        supervisor = Supervisor(watcher, SystemClock(), stop, hurry, Backoff(tries_max=options.restarts_max))
+        with _metrics(supervisor, pipeline, options) as served:
+            make_topics(wanted_topics(pipeline), kafka)
+            if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
+                display.warn(
+                    "checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches"
+                )
+            display.stage("starting Spark")
+            with _told_of_java(directory.log_file), _stopped(_session(pipeline, options, directory)) as spark:
+                ready()
+                if stop.is_set():
+                    return []
+                display.stage("starting the queries")
+                _add_queries(supervisor, spark, pipeline, options, directory, display, kafka)
+                if served is not None:
+                    display.stage(f"metrics at {served}")
+                supervisor.run()
+                return supervisor.figures()
+
+
+@contextlib.contextmanager
+def _told_of_java(log_file: Path) -> Iterator[None]:
+    """Only py4j's errors, and those of its connections, say that Java is lost: others have reasons of their own."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415 - Spark's
+
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads any more what is printed; py4j has an error of its own for what it cannot send
+    except Py4JJavaError as error:
+        told = " ".join(str(error).splitlines()[:2])
+        raise PipelineError(f"Spark has failed ({told}): see {log_file}") from error
+    except (ConnectionError, EOFError, Py4JError) as error:
+        raise PipelineError(f"Spark's Java process has ended ({error}): see {log_file}") from error
+    except OSError as error:  # a full disk, too many open files
+        where = "" if error.filename is None else f"{error.filename}: "
+        raise PipelineError(f"{where}{error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _stopped(spark: SparkSession) -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark's
+
+    try:
+        yield spark
+    finally:
+        with contextlib.suppress(OSError, Py4JError):
+            spark.stop()
 
 
 def kafka_settings(pipeline: Pipeline, options: RunOptions) -> dict[str, str]:
@@ -194,17 +221,24 @@ def _add_queries(
         supervisor.add(pipeline.dead_letter_query(name), beginning_letters(name, source))
 
 
-def _supervise(supervisor: Supervisor, pipeline: Pipeline, options: RunOptions, display: Display) -> None:
+@contextlib.contextmanager
+def _metrics(supervisor: Supervisor, pipeline: Pipeline, options: RunOptions) -> Iterator[str | None]:
+    """Where they are served, if they are. Before Spark starts: whoever names a port that is taken hears it at once."""
     if options.metrics is None:
-        supervisor.run()
+        yield None
         return
     from tidelog.pipelines.runner.prometheus import MetricsServer, exposition  # noqa: PLC0415 - few want it
 
     host, port = options.metrics
-    server = MetricsServer(host, port, lambda: exposition(pipeline.name, supervisor.figures()))
-    display.stage(f"metrics at http://{host}:{server.port}/metrics")
     try:
-        supervisor.run()
+        server = MetricsServer(host, port, lambda: exposition(pipeline.name, supervisor.figures()))
+    except OSError as error:
+        raise PipelineError(
+            f"metrics cannot be served at {host}:{port} ({error.strerror}): choose another place with --metrics-port "
+            "and --metrics-host"
+        ) from error
+    try:
+        yield f"http://{host}:{server.port}/metrics"
     finally:
         server.close()
 
