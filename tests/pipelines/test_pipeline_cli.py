@@ -282,6 +282,14 @@ def test_a_column_that_is_not_there_is_told_in_one_line(broker: BrokerProcess, t
     assert len(ran.stderr.splitlines()) < 10
 
 
+@pytest.mark.timeout(600)
+def test_a_topic_that_is_missing_ends_what_runs_once(broker: BrokerProcess, tmp_path: Path) -> None:
+    file = pipeline_file(tmp_path, "copy.yaml", COPY.replace("topic: orders", "topic: nowhere").replace("idd", "id"))
+    ran = tidelog("once", file, "--bootstrap", broker.bootstrap, "--dir", tmp_path / "state", code=1)
+    assert "tidelog: copies: TopicMissing: topic nowhere does not exist" in ran.stderr
+    assert "it is started again" not in ran.stdout + ran.stderr
+
+
 def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:
     file = pipeline_file(tmp_path, "copy.yaml", COPY)
     no_java = {**os.environ, "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}

@@ -91,6 +91,12 @@ Driver stacktrace: SQLSTATE: XXKST
 === Streaming Query ==="""
 
 
+def raised(error: str) -> str:
+    return PYTHON_FAILURE.replace(
+        "sink.decider.Refused: batch 3 was decided with other offsets: restore the checkpoint", error
+    )
+
+
 FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception:"
 UNRESOLVED = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amont` cannot be resolved. Did you mean one of \
 the following? [`amount`]. SQLSTATE: 42703; line 1 pos 7;
@@ -104,6 +110,16 @@ the following? [`amount`]. SQLSTATE: 42703; line 1 pos 7;
         (PYTHON_FAILURE.replace("tidelog.pipelines.sink.decider.Refused", "KeyError"), "KeyError: batch 3", False),
         (UNRESOLVED, "A column with name `amont` cannot be resolved. Did you mean one of the following?", True),
         (f"{FAILED} requirement failed: x does not support that. SQLSTATE: XX", "requirement failed: x does not", True),
+        (f"{FAILED} [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema", "Provided key schema", True),
+        (
+            f"{FAILED} assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources",
+            "assertion failed: There are [1] sources in the checkpoint",
+            True,
+        ),
+        (raised("source.errors.Unreadable: t-0 cannot be read"), "Unreadable: t-0 cannot be read", True),
+        (raised("source.errors.SourceError: t-0 could not be read"), "SourceError: t-0 could not be read", False),
+        (raised("source.errors.TopicMissing: topic t"), "TopicMissing: topic t", False),
+        (raised("sink.decisions.UnreadableDecision: it is no"), "UnreadableDecision: it is no", True),
         (f"{FAILED} Python worker failed to connect back.", "Python worker failed to connect back.", False),
         ("", "no reason given", False),
     ],
@@ -112,6 +128,12 @@ def test_what_is_said_of_a_failure(text: str, told: str, final: bool) -> None:
     assert explain(text).startswith(told)
     assert "\n" not in explain(text)
     assert is_final(text) == final
+
+
+def test_what_may_still_come_is_waited_for_unless_all_is_to_be_read_once() -> None:
+    assert is_final(raised("source.errors.TopicMissing: topic t does not exist"), once=True)
+    assert is_final(raised("source.errors.DataLost: t-0"), once=True)
+    assert not is_final(raised("source.errors.SourceError: t-0 could not be read within 5 ms"), once=True)
 
 
 def test_waits_double_up_to_a_limit_and_end() -> None:

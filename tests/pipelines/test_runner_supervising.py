@@ -151,6 +151,23 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
     assert notes.waits == []
 
 
+MISSING = "Traceback (most recent call last):\ntidelog.pipelines.source.errors.TopicMissing: topic t does not exist"
+
+
+def test_a_topic_that_is_missing_is_waited_for() -> None:
+    supervisor, notes, _ = supervised([ended(MISSING)], [ended()])
+    supervisor.run()
+    assert notes.waits == [1]
+
+
+def test_a_topic_that_is_missing_ends_what_runs_once() -> None:
+    supervisor, notes, _ = supervised([ended(MISSING)])
+    supervisor.once = True
+    with pytest.raises(PipelineError, match="sales: TopicMissing: topic t does not exist"):
+        supervisor.run()
+    assert notes.waits == []
+
+
 def test_what_cannot_start_is_told_at_once() -> None:
     supervisor, _, _ = supervised(ValueError("[UNRESOLVED_COLUMN] no such column. SQLSTATE: 1"))
     with pytest.raises(PipelineError, match=r"^sales: no such column\.$"):

@@ -63,7 +63,7 @@ def texts(values: list[bytes]) -> list[str]:
 
 def last_line(error: PySparkException) -> str:
     """What a user sees at the end of Spark's error."""
-    raised = re.compile(r"(Error|DataLost|ForeignCheckpoint): ")
+    raised = re.compile(r"(Error|TopicMissing|Unreadable|DataLost|ForeignCheckpoint): ")
     return [line for line in str(error).split("JVM stacktrace")[0].splitlines() if raised.search(line)][-1]
 
 
@@ -196,7 +196,7 @@ def bad_input(topic: str) -> list[tuple[dict[str, Any], str]]:
             {"startingOffset": "earliest"},
             "OptionError: there is no option startingoffset: did you mean startingOffsets?",
         ),
-        ({"subscribe": f"{topic}-nope"}, f"SourceError: topic {topic}-nope does not exist"),
+        ({"subscribe": f"{topic}-nope"}, f"TopicMissing: topic {topic}-nope does not exist"),
         (
             {"startingOffsets": f'{{"{topic}": {{"0": 99}}}}'},
             f"DataLost: {topic}-0: reading was to begin at offset 99, but what can be read",
@@ -225,4 +225,4 @@ def test_a_damaged_batch_is_named(spark: SparkSession, fresh_broker: StartBroker
     segment.write_bytes(segment.read_bytes().replace(b"will", b"WILL"))
     with pytest.raises(PySparkException) as caught:
         table(spark, broker.bootstrap, topic).collect()
-    assert f"SourceError: {topic}-0 cannot be read from offset 0 on" in last_line(caught.value)
+    assert f"Unreadable: {topic}-0 cannot be read from offset 0 on" in last_line(caught.value)

@@ -13,12 +13,22 @@ _FINAL_TYPES: Final = {
     "SchemaMismatch",
     "SchemaTooNew",
     "Refused",
+    "UnreadableDecision",
+    "Unreadable",
     "DataLost",
     "ForeignCheckpoint",
     "PipelineError",
 }
+_FINAL_IN_ONCE: Final = {"TopicMissing"}
+"""What is not there may come: whoever runs for long can wait for it, but not who wants what there is by now."""
 _REFUSALS: Final = re.compile(r"requirement failed:|AnalysisException|^\[(?:UNRESOLVED|UNSUPPORTED|DATATYPE_MISMATCH)")
 """Spark has read the query, and does not run such ones."""
+_CHECKPOINT: Final = re.compile(
+    r"\[(?:STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_CONFIG_AFTER_RESTART|"
+    r"STREAMING_STATEFUL_OPERATOR_(?:NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)|"
+    r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE)|sources in the checkpoint offsets and now there are"
+)
+"""The checkpoint is that of a query which was another, or is not whole."""
 _SHOWN_CHARS: Final = 500
 
 
@@ -36,12 +46,12 @@ def explain(text: str) -> str:
     return _short(re.sub(r"\s*SQLSTATE: \w+.*$", "", line))
 
 
-def is_final(text: str) -> bool:
-    """Whether trying again cannot help."""
+def is_final(text: str, *, once: bool = False) -> bool:
+    """Whether trying again cannot help. `once`: the pipeline is to end when all that there is has been read."""
     raised = _raised(text)
     if raised is not None:
-        return raised[0] in _FINAL_TYPES
-    return _REFUSALS.search(text) is not None
+        return raised[0] in _FINAL_TYPES or (once and raised[0] in _FINAL_IN_ONCE)
+    return _REFUSALS.search(text) is not None or _CHECKPOINT.search(text) is not None
 
 
 def _raised(text: str) -> tuple[str, str] | None:

@@ -83,7 +83,8 @@ def run_pipeline(
     with directory.locked(), directory.locked_elsewhere(near):
         directory.claim(pipeline.file, elsewhere)
         watcher = _Watching(pipeline, directory, display, SystemClock())
-        supervisor = Supervisor(watcher, SystemClock(), stop, hurry, Backoff(tries_max=options.restarts_max))
+        backoff = Backoff(tries_max=options.restarts_max)
+        supervisor = Supervisor(watcher, SystemClock(), stop, hurry, backoff, once=options.once)
         with _metrics(supervisor, pipeline, options) as served:
             make_topics(wanted_topics(pipeline), kafka)
             if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:

@@ -58,6 +58,8 @@ class Supervisor:
     hurry: threading.Event
     """Set: end at once, without waiting for the end of a batch."""
     backoff: Backoff = field(default_factory=Backoff)
+    once: bool = False
+    """Nobody waits for what may come."""
     queries: list[Supervised] = field(default_factory=list)
 
     def add(self, name: str, begin: Callable[[], StreamingQuery | None]) -> None:
@@ -149,7 +151,7 @@ class Supervisor:
         query.handle = None
         query.failures += 1
         query.figures = replace(query.figures, state="failed", error=told, rows_per_s=0.0)
-        wait_s = None if is_final(text) else self.backoff.wait_s(query.failures)
+        wait_s = None if is_final(text, once=self.once) else self.backoff.wait_s(query.failures)
         if wait_s is None:
             tries = f" (tried {query.failures} times)" if query.failures > 1 else ""
             raise PipelineError(f"{query.name}: {told}{tries}")

@@ -7,7 +7,15 @@ class SourceError(Exception):
     pass
 
 
-class DataLost(SourceError):  # noqa: N818 - named for the fact it reports
+class TopicMissing(SourceError):  # noqa: N818 - named for the fact it reports
+    """A topic or partition that was named does not exist, or not yet."""
+
+
+class Unreadable(SourceError):  # noqa: N818 - same
+    """What the broker has is damaged, or written in a way that is not known here: it stays like that."""
+
+
+class DataLost(SourceError):  # noqa: N818 - same
     """Records that were to be read do not exist any more. Raised while failOnDataLoss is true."""
 
 

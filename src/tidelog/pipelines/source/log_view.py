@@ -8,7 +8,7 @@ from tidelog.client.backoff import Deadline
 from tidelog.client.errors import TimedOut, refusal
 from tidelog.client.offsets import OffsetSpec, list_offsets
 from tidelog.errors import ErrorCode
-from tidelog.pipelines.source.errors import SourceError
+from tidelog.pipelines.source.errors import TopicMissing
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class LogView:
         return [topic for topic in topics if not topic.error]
 
     async def existing_partitions(self) -> Partitions:
-        """As `partitions`; SourceError when something that was named does not exist."""
+        """As `partitions`; TopicMissing when something that was named does not exist."""
         found = await self.partitions()
         topics = {partition.topic for partition in found}
         for name in self._subscription.topics:
             if name not in topics:
-                raise SourceError(f"topic {name} does not exist: create it, or correct option subscribe")
+                raise TopicMissing(f"topic {name} does not exist: create it, or correct option subscribe")
         for partition in self._subscription.partitions:
             if partition not in found:
-                raise SourceError(f"partition {partition} does not exist: correct option assign")
+                raise TopicMissing(f"partition {partition} does not exist: correct option assign")
         return found
 
     async def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from tidelog.client.fetching import PartitionBuffer
 from tidelog.errors import BrokerError, ErrorCode
 from tidelog.pipelines.source.connections import shared_cluster, start
-from tidelog.pipelines.source.errors import DataLost, SourceError
+from tidelog.pipelines.source.errors import DataLost, SourceError, Unreadable
 from tidelog.pipelines.source.fetching import Gone, RangeFetcher
 from tidelog.pipelines.source.splits import OffsetRange, bundle, split
 from tidelog.pipelines.worker_rest import shorten_rests
@@ -143,10 +143,10 @@ class _RangeReader:
             batch = batch.slice(0, bisect_left(offsets, self._end, key=lambda offset: offset.as_py()))
         return batch if batch.schema.names == self._columns else batch.select(self._columns)
 
-    def _damaged(self, error: BrokerError) -> SourceError:
+    def _damaged(self, error: BrokerError) -> Unreadable:
         if error.code != ErrorCode.CORRUPT_MESSAGE:
-            return SourceError(f"{self._at}: {error}")
-        return SourceError(f"{self._at} cannot be read from offset {self._buffer.position} on: {error}")
+            return Unreadable(f"{self._at}: {error}")
+        return Unreadable(f"{self._at} cannot be read from offset {self._buffer.position} on: {error}")
 
     def _lost(self, gone: Gone) -> Future[PartitionData | None] | None:
         """Goes on behind what is lost, if that is allowed."""
