@@ -223,7 +223,80 @@ def test_files_of_no_form(tmp_path: Path) -> None:
         ("SELECT * FROM (SELECT * FROM orders) /* FROM x */", ("orders",)),
         ("SELECT * FROM STREAM(orders)", ("orders",)),
         ("SELECT * FROM orders LATERAL VIEW explode(items) AS item", ("orders",)),
+        ("SELECT max(total) FROM orders", ("orders",)),
+        ("SELECT products, unused FROM orders", ("orders",)),
+        ("SELECT orders.id AS products FROM orders AS unused", ("orders",)),
+        ("SELECT * FROM orders, products AS p, range(3)", ("orders", "products")),
+        ("SELECT * FROM orders o,products WHERE o.a IN (1, unused)", ("orders", "products")),
+        ("SELECT * FROM orders ORDER BY a, unused", ("orders",)),
+        ("SELECT * FROM orders JOIN products ON a = b, unused", ("orders", "products", "unused")),
+        ("SELECT * FROM orders JOIN products USING (id, unused)", ("orders", "products")),
+        ("SELECT * FROM (orders JOIN (SELECT * FROM products) p), unused", ("orders", "products", "unused")),
+        ("SELECT * FROM ((SELECT unused FROM orders)) x", ("orders",)),
+        (
+            "SELECT (SELECT max(unused) FROM products) FROM orders WHERE EXISTS (SELECT 1 FROM unused)",
+            ("products", "orders", "unused"),
+        ),
+        ("SELECT * FROM orders WHERE id IN (SELECT id FROM products)", ("orders", "products")),
+        ("SELECT * FROM orders UNION ALL SELECT unused FROM products", ("orders", "products")),
+        ("SELECT * FROM orders WHERE a IS DISTINCT FROM unused", ("orders",)),
+        ("SELECT * FROM orders WHERE a IS NOT DISTINCT FROM b", ("orders",)),
+        ("SELECT extract(day FROM (SELECT max(at) FROM products)) FROM orders", ("products", "orders")),
+        ("SELECT 'it''s FROM x', \"FROM unused\", r'\\' FROM orders -- , unused", ("orders",)),
+        ("SELECT `from`, t.join FROM `orders` t", ("orders",)),
+        ("SELECT `a``b FROM x` FROM orders", ("orders",)),
+        ("SELECT /*+ BROADCAST(products) */ * FROM orders", ("orders",)),
+        ("SELECT * FROM orders LATERAL VIEW explode(items) t AS unused, products", ("orders",)),
+        ("SELECT * FROM orders, LATERAL (SELECT * FROM products)", ("orders", "products")),
+        ("SELECT * FROM orders JOIN LATERAL explode(items)", ("orders",)),
+        ("SELECT * FROM orders WINDOW w AS (ORDER BY a), unused AS (ORDER BY b)", ("orders",)),
+        ("SELECT * FROM VALUES (1, 2), (3, 4) AS unused(a, b) JOIN orders", ("orders",)),
+        ("FROM orders SELECT id, unused", ("orders",)),
+        ("FROM orders |> JOIN products USING (id) |> SELECT a, unused", ("orders", "products")),
+        ("TABLE orders", ("orders",)),
+        ("SELECT * FROM orders UNION TABLE products", ("orders", "products")),
+        ("SELECT * FROM f(rows => TABLE(orders), unused => 5)", ("orders",)),
+        ("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders", ("orders",)),
+        ("WITH unused AS (SELECT * FROM orders) SELECT * FROM unused", ("orders",)),
+        ("WITH a(x, y) AS (SELECT 1, 2),b AS (SELECT * FROM a) SELECT * FROM b JOIN orders", ("orders",)),
+        ("WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT * FROM n) SELECT * FROM n, orders", ("orders",)),
+        ("SELECT * FROM (WITH unused AS (SELECT * FROM orders) SELECT * FROM unused), unused", ("orders", "unused")),
+        ("WITH `a` AS (SELECT * FROM orders) SELECT * FROM A", ("orders",)),
+        ("SELECT a FROM orders GROUP BY a WITH ROLLUP", ("orders",)),
+        ("SELECT * FROM catalog.db.t, orders", ("orders",)),
+        ("SELECT * FROM orders TABLESAMPLE (5 ROWS), products", ("orders", "products")),
+        ("SELECT * FROM STREAM(orders) o, products", ("orders", "products")),
+        ("SELECT * FROM orders PIVOT (sum(a) FOR b IN (1, 2)), products", ("orders", "products")),
     ],
 )
 def test_what_sql_reads(sql: str, inputs: tuple[str, ...]) -> None:
     assert inputs_of(sql, ["products", "orders", "unused"], "it") == inputs
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT * FROM orders, product", "no source or view 'product': did you mean 'products'"),
+        ("SELECT * FROM orders JOIN (SELECT * FROM `order`) x", "no source or view 'order': did you mean 'orders'"),
+        ("WITH a AS (SELECT * FROM b), b AS (SELECT * FROM orders) SELECT * FROM a", "no source or view 'b'"),
+        ("SELECT 1 AS orders", "it reads none of the sources and views: orders, products"),
+    ],
+)
+def test_what_sql_cannot_read(sql: str, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        inputs_of(sql, ["products", "orders"], "it")
+
+
+def test_a_view_may_have_the_name_of_a_column(tmp_path: Path) -> None:
+    pipeline = loaded(
+        tmp_path,
+        """
+        sources: {orders: {rate: 1}}
+        views:
+          sums: SELECT value % 2 AS odd, sum(value) AS total FROM orders GROUP BY value % 2
+          total: SELECT max(total) AS total FROM sums
+        sinks: {shown: {from: total, console: {}}}
+        """,
+        "sums.yaml",
+    )
+    assert pipeline.needs("total") == ["orders", "sums", "total"]
