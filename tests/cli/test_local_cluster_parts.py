@@ -19,7 +19,7 @@ from tidelog.local_cluster import broker_log, state
 from tidelog.local_cluster.brokers import in_order_of_leaving
 from tidelog.local_cluster.directory import ClusterDirectory, default_directory
 from tidelog.local_cluster.errors import LocalClusterError
-from tidelog.local_cluster.ports import HOST, is_free, next_ports, scattered_ports
+from tidelog.local_cluster.ports import HOST, is_free, next_ports, scattered_ports, share_of
 from tidelog.local_cluster.process import ProcessMark, spawn
 from tidelog.local_cluster.properties import broker_properties, check_settings, render
 from tidelog.local_cluster.state import KnownBroker, KnownCluster
@@ -75,6 +75,13 @@ def test_ports_that_are_taken_are_passed_over() -> None:
     with pytest.raises(LocalClusterError, match="no 2 free ports"):
         next_ports(2, start=31_999)
     assert len(set(scattered_ports(5))) == 5
+
+
+def test_tests_that_run_side_by_side_choose_among_ports_of_their_own() -> None:
+    shares = [set(share_of(f"gw{worker}")) for worker in range(16)]
+    assert set().union(*shares) == set(share_of(None)) == set(share_of("master"))
+    assert sum(map(len, shares)) == len(share_of(None))
+    assert min(map(len, shares)) > 1000
 
 
 def test_what_is_known_survives(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ free when it comes back, and a client that knocks meanwhile is not connected to 
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from itertools import islice
@@ -21,7 +22,9 @@ FIRST_PORT = 9092
 """Where clients look when they are not told otherwise."""
 
 _PORTS_END = 32_000
-_SCATTERED = range(10_000, _PORTS_END)
+_SCATTERED = range(10_000, 28_000)
+"""Behind these are those of ZooKeeper's servers."""
+_SHARES = 16
 
 
 def next_ports(count: int, *, start: int = FIRST_PORT, beside: Container[int] = ()) -> list[int]:
@@ -31,7 +34,16 @@ def next_ports(count: int, *, start: int = FIRST_PORT, beside: Container[int] = 
 
 def scattered_ports(count: int) -> list[int]:
     """Free ports anywhere: for those who choose at the same time as others and must not choose the same."""
-    return _free(count, random.sample(_SCATTERED, len(_SCATTERED)))
+    among = share_of(os.environ.get("PYTEST_XDIST_WORKER"))
+    return _free(count, random.sample(among, len(among)))
+
+
+def share_of(worker: str | None) -> range:
+    """The ports to choose among. Tests that run side by side have each their own: a port whose server is away for a
+    moment seems to be free."""
+    if worker is None or not worker.removeprefix("gw").isdecimal():
+        return _SCATTERED
+    return _SCATTERED[int(worker.removeprefix("gw")) % _SHARES :: _SHARES]
 
 
 def is_free(port: int) -> bool:

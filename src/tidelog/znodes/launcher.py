@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_PORTS = range(10_000, 32_000)
+_PORTS = range(28_000, 32_000)
 """Below those that the kernel gives to outgoing connections, so that a server that is away for a while finds its own
 port free when it comes back."""
 _STARTS_MAX = 5
