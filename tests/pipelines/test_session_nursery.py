@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,13 @@ def shim(tmp_path: Path) -> str:
 
 @pytest.fixture
 def write(modules: Path) -> Callable[[str], None]:
-    """Writes the module `program`."""
+    """Writes the module `program`. What was compiled of the one before passes for it if that is of the same size and
+    second."""
+    program = modules / "program.py"
 
     def write(code: str) -> None:
-        (modules / "program.py").write_text(textwrap.dedent(code), encoding="utf-8")
+        Path(cache_from_source(str(program))).unlink(missing_ok=True)
+        program.write_text(textwrap.dedent(code), encoding="utf-8")
 
     return write
 
