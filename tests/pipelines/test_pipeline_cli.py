@@ -74,6 +74,14 @@ HARBOUR = """
 """
 
 
+FROM_NOW_ON = """
+    sources:
+      calls: {topic: calls, value: {format: json, schema: {id: long}}, starting: latest}
+    sinks:
+      copies: {sql: SELECT id FROM calls, topic: copies_of_calls}
+"""
+
+
 FILES = """
     checkpoint: checkpoints
     sources:
@@ -269,6 +277,21 @@ def test_a_pattern_means_neither_dead_letters_nor_decisions(broker: BrokerProces
         tidelog("once", file, "--bootstrap", broker.bootstrap, "--dir", tmp_path / "state")
         assert [record.value for record in all_of(broker, "harbour.dead-letters")] == [b"{sunk"]
     assert sorted(record.value or b"" for record in all_of(broker, "copies_of_traffic")) == [b'{"id":1}', b'{"id":2}']
+
+
+@pytest.mark.timeout(900)
+def test_from_now_on_is_the_same_moment_for_all_queries(broker: BrokerProcess, tmp_path: Path) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topic("calls", partitions=1)
+    file = pipeline_file(tmp_path, "answers.yaml", FROM_NOW_ON)
+    with Producer[bytes, bytes](broker.bootstrap) as producer:
+        for at in range(3):
+            producer.send("calls", b"{before %d" % at)
+            producer.send("calls", b'{"id": %d}' % at)
+            producer.flush()
+            tidelog("once", file, "--bootstrap", broker.bootstrap, "--dir", tmp_path / "state")
+    assert [record.value for record in all_of(broker, "copies_of_calls")] == [b'{"id":1}', b'{"id":2}']
+    assert [record.value for record in all_of(broker, "answers.dead-letters")] == [b"{before 1", b"{before 2"]
 
 
 @pytest.mark.timeout(600)

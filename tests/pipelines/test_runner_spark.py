@@ -18,6 +18,7 @@ from tidelog.pipelines.decoding.decoding import Part, decode, readable, unreadab
 from tidelog.pipelines.definition.loading import load
 from tidelog.pipelines.definition.sinks import TopicWrite
 from tidelog.pipelines.definition.sources import TopicRead
+from tidelog.pipelines.runner.beginnings import Beginnings
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.encoding import encode
 from tidelog.pipelines.runner.frames import build_frame
@@ -48,10 +49,20 @@ RECORDS = (
 
 
 @pytest.fixture
-def schemas(spark: SparkSession, tmp_path: Path) -> Schemas:
+def directory(tmp_path: Path) -> PipelineDirectory:
     directory = PipelineDirectory(tmp_path, "sales")
     directory.path.mkdir()
+    return directory
+
+
+@pytest.fixture
+def schemas(spark: SparkSession, directory: PipelineDirectory, tmp_path: Path) -> Schemas:
     return Schemas(spark, directory, tmp_path)
+
+
+@pytest.fixture
+def beginnings(directory: PipelineDirectory) -> Beginnings:
+    return Beginnings(directory)
 
 
 def records(spark: SparkSession, *values: tuple[bytes | None, bytes | None]) -> DataFrame:
@@ -201,7 +212,7 @@ def test_patterns_leave_the_dead_letters_out_and_what_the_user_does() -> None:
     assert excluded(read.topic("shop.dead-letters")) == {}, "whoever names it means it"
 
 
-def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, tmp_path: Path) -> None:
+def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, beginnings: Beginnings, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     lines = [
@@ -211,7 +222,7 @@ def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, tmp_path: 
     file = tmp_path / "over_files.py"
     file.write_text(dedent(PIPELINE).format(path=source), encoding="utf-8")
     pipeline = load(file)
-    reader = SourceReader(spark, schemas, {})
+    reader = SourceReader(spark, schemas, beginnings, {})
     shown: list[Any] = []
 
     def run(name: str) -> Run:
@@ -235,7 +246,7 @@ def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, tmp_path: 
     assert (name, batch, columns, len(found), more) == ("shown", 0, ["id", "amount", "at"], 11, False)
 
 
-def test_tables_of_databases(spark: SparkSession, schemas: Schemas, tmp_path: Path) -> None:
+def test_tables_of_databases(spark: SparkSession, schemas: Schemas, beginnings: Beginnings, tmp_path: Path) -> None:
     """Derby's jar is among Spark's."""
     url = f"jdbc:derby:{tmp_path / 'shop'};create=true"
     run = Run("db", str(tmp_path / "check"), None, True, {}, tmp_path, lambda *_given: None)
@@ -244,7 +255,7 @@ def test_tables_of_databases(spark: SparkSession, schemas: Schemas, tmp_path: Pa
     sink = write.jdbc(url, table="numbers", options=driver)
     assert start(rows, sink, run) is None, "nothing streams: all is written"
     start(rows, sink, run)
-    reader = SourceReader(spark, schemas, {})
+    reader = SourceReader(spark, schemas, beginnings, {})
     table = reader.frame("numbers", read.jdbc(url, table="numbers", options=driver), "group")
     assert (table.count(), table.where("id = 3").first()["twice"]) == (10, 6)  # type: ignore[index]
     one = reader.frame("one", read.jdbc(url, query='SELECT max("id") AS top FROM numbers', options=driver), "group")

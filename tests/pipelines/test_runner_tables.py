@@ -9,6 +9,7 @@ from source_driving import create
 
 from tidelog.client.blocking.producer import Producer
 from tidelog.pipelines import json, read
+from tidelog.pipelines.runner.beginnings import Beginnings
 from tidelog.pipelines.runner.directory import PipelineDirectory
 from tidelog.pipelines.runner.reading import SourceReader
 from tidelog.pipelines.runner.schemas import Schemas
@@ -26,7 +27,8 @@ def test_a_table_is_read_anew_for_every_batch(spark: SparkSession, bootstrap: st
     create(bootstrap, topic)
     directory = PipelineDirectory(tmp_path / "state", "sales")
     directory.path.mkdir(parents=True)
-    reader = SourceReader(spark, Schemas(spark, directory, tmp_path), {"kafka.bootstrap.servers": bootstrap})
+    schemas, beginnings = Schemas(spark, directory, tmp_path), Beginnings(directory)
+    reader = SourceReader(spark, schemas, beginnings, {"kafka.bootstrap.servers": bootstrap})
     products = reader.frame("products", read.table(topic, key="product", value=json("name string")), "unused")
     orders = tmp_path / "orders"
     orders.mkdir()

@@ -56,6 +56,15 @@ class Pipeline:
         sources as it was left with, so that one for all would be lost with every source that comes or goes."""
         return f"{DEAD_LETTERS}.{source}"
 
+    def group(self, query: str) -> str:
+        """The consumer group that a query commits its positions to."""
+        return f"{self.name}.{query}"
+
+    def readers(self, source: str) -> list[str]:
+        """The queries that read a source, by name."""
+        sinks = [query.name for query in self.queries if source in self.needs(query.view)]
+        return [*sinks, *(self.dead_letter_query(name) for name, _ in self.decoded() if name == source)]
+
     def unused(self) -> list[str]:
         """Sources and views that no sink needs."""
         used = {need for query in self.queries for need in self.needs(query.view)}

@@ -4,6 +4,7 @@
   pipeline.json     which file it is of, and where it has checkpoints elsewhere
   status.json       how far it is, or was
   schemas.json      schemas that were found out once, and hold from then on
+  beginnings.json   where queries began in topics that they read from the end
   checkpoints/      Spark's, one for each query, with the state of aggregations and joins
   spark.log         what Spark has to say
   lock              held by the process that runs it
@@ -86,6 +87,12 @@ class PipelineDirectory:
 
     def save_schemas(self, schemas: Mapping[str, Any]) -> None:
         self._write("schemas.json", schemas)
+
+    def beginnings(self) -> dict[str, Any]:
+        return self._read("beginnings.json")
+
+    def save_beginnings(self, beginnings: Mapping[str, Any]) -> None:
+        self._write("beginnings.json", beginnings)
 
     def exists(self) -> bool:
         return (self.path / "pipeline.json").exists()

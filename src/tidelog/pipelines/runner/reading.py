@@ -8,15 +8,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from tidelog.pipelines.decoding.decoding import decode, readable, unreadable
 from tidelog.pipelines.definition.durations import spark_interval
+from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.sources import FilesRead, JdbcRead, RateRead, TableRead, TopicRead
+from tidelog.pipelines.options import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelog.pipelines.decoding.decoding import Part
     from tidelog.pipelines.definition.sources import Source, Watermark
+    from tidelog.pipelines.runner.beginnings import Beginnings
     from tidelog.pipelines.runner.schemas import Schemas
 
 FORMAT: Final = "tidelog"
@@ -26,14 +29,29 @@ _PLACE: Final = ("key", "value", "topic", "partition", "offset")
 
 class SourceReader:
     def __init__(
-        self, spark: SparkSession, schemas: Schemas, kafka: Mapping[str, str], dead_letter_topic: str | None = None
+        self,
+        spark: SparkSession,
+        schemas: Schemas,
+        beginnings: Beginnings,
+        kafka: Mapping[str, str],
+        dead_letter_topic: str | None = None,
     ) -> None:
         """`kafka` are the consumers' settings, with the prefix. No pattern means the dead-letter topic: what cannot be
         read would come back for ever."""
         self._spark = spark
         self._schemas = schemas
+        self._beginnings = beginnings
         self._kafka = dict(kafka)
         self._dead_letter_topic = dead_letter_topic
+
+    def settle(self, name: str, source: Source, groups: Sequence[str]) -> None:
+        """Before any of the groups' queries starts: where all of them begin."""
+        if not groups or not isinstance(source.reads, TopicRead):
+            return
+        try:
+            self._beginnings.settle(name, groups, self._options(source.reads, groups[0]))
+        except OptionError as error:
+            raise PipelineError(f"source {name}: {error}") from error
 
     def frame(self, name: str, source: Source, group: str) -> DataFrame:
         """The source's rows; positions are committed to `group`, so that every tool shows the lag."""
@@ -60,10 +78,10 @@ class SourceReader:
         parts = self._parts(name, reads)
         columns = {*_PLACE, "timestamp", "headers"}
         if isinstance(reads, TopicRead):
-            raw = self._stream(reads, group, columns)
+            raw = self._stream(name, reads, group, columns)
         else:
             options = {"subscribe": reads.topic, "startingOffsets": "earliest", **reads.options}
-            raw = self._load_stream(options, group, columns)
+            raw = self._load_stream(self._of_consumer(options, group), columns)
         return unreadable(decode(raw, parts), parts)
 
     def _topic(self, name: str, reads: TopicRead, group: str) -> DataFrame:
@@ -71,18 +89,24 @@ class SourceReader:
         columns = {*_PLACE, *reads.metadata} if reads.on_error == "fail" else {"value", *reads.metadata}
         if reads.key is not None:
             columns.add("key")
-        rows = decode(self._stream(reads, group, columns), parts)
+        rows = decode(self._stream(name, reads, group, columns), parts)
         return readable(rows, parts, reads.metadata, reads.tombstones, reads.on_error)
 
-    def _stream(self, reads: TopicRead, group: str, columns: set[str]) -> DataFrame:
+    def _stream(self, name: str, reads: TopicRead, group: str, columns: set[str]) -> DataFrame:
+        return self._load_stream(self._beginnings.within(self._options(reads, group), name, group), columns)
+
+    def _options(self, reads: TopicRead, group: str) -> dict[str, str]:
         excluded = exclusion(reads, self._dead_letter_topic)
         options = {"startingOffsets": reads.starting, **_subscription(reads), **reads.options, **excluded}
         if reads.max_per_trigger is not None:
             options["maxOffsetsPerTrigger"] = str(reads.max_per_trigger)
-        return self._load_stream(options, group, columns)
+        return self._of_consumer(options, group)
 
-    def _load_stream(self, options: Mapping[str, str], group: str, columns: set[str]) -> DataFrame:
-        chosen = {"columns": ",".join(sorted(columns)), "kafka.group.id": group, **self._kafka, **options}
+    def _of_consumer(self, options: Mapping[str, str], group: str) -> dict[str, str]:
+        return {"kafka.group.id": group, **self._kafka, **options}
+
+    def _load_stream(self, options: Mapping[str, str], columns: set[str]) -> DataFrame:
+        chosen = {"columns": ",".join(sorted(columns)), **options}
         return self._spark.readStream.format(FORMAT).options(**chosen).load()
 
     def _table(self, name: str, reads: TableRead) -> DataFrame:

@@ -190,7 +190,8 @@ def _add_queries(
     display: Display,
     kafka: Mapping[str, str],
 ) -> None:
-    from tidelog.pipelines.runner.dead_letters import dead_letters  # noqa: PLC0415 - they load PySpark
+    from tidelog.pipelines.runner.beginnings import Beginnings  # noqa: PLC0415 - they load PySpark, or much else
+    from tidelog.pipelines.runner.dead_letters import dead_letters  # noqa: PLC0415
     from tidelog.pipelines.runner.frames import build_frame  # noqa: PLC0415
     from tidelog.pipelines.runner.reading import SourceReader  # noqa: PLC0415
     from tidelog.pipelines.runner.schemas import Schemas  # noqa: PLC0415
@@ -198,7 +199,8 @@ def _add_queries(
 
     beside = pipeline.file.absolute().parent
     reading = options_for(ConsumerConfig, kafka)
-    reader = SourceReader(spark, Schemas(spark, directory, beside), reading, pipeline.dead_letter_topic)
+    schemas, beginnings = Schemas(spark, directory, beside), Beginnings(directory)
+    reader = SourceReader(spark, schemas, beginnings, reading, pipeline.dead_letter_topic)
     writing = options_for(ProducerConfig, kafka)
 
     def run(name: str, trigger: str | None = pipeline.settings.trigger) -> Run:
@@ -206,16 +208,18 @@ def _add_queries(
         return Run(name, checkpoint, trigger, options.once, writing, beside, display)
 
     def beginning(query: Query) -> Callable[[], StreamingQuery | None]:
-        group = f"{pipeline.name}.{query.name}"
+        group = pipeline.group(query.name)
         return lambda: start(build_frame(spark, pipeline, query.view, reader, group), query.sink, run(query.name))
 
     def beginning_letters(name: str, source: Source) -> Callable[[], StreamingQuery | None]:
         query = pipeline.dead_letter_query(name)
-        group = f"{pipeline.name}.{query}"
+        group = pipeline.group(query)
         sink = write.topic(pipeline.dead_letter_topic, value="columns")
         how = run(query, pipeline.settings.trigger or _DEAD_LETTERS_EVERY)
         return lambda: start(dead_letters(pipeline.name, name, source, reader, group), sink, how)
 
+    for name, source in pipeline.sources.items():
+        reader.settle(name, source, [pipeline.group(query) for query in pipeline.readers(name)])
     for query in pipeline.queries:
         supervisor.add(query.name, beginning(query))
     for name, source in pipeline.decoded():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Final, Self
 from tidelog.client.config import ConsumerConfig
 from tidelog.pipelines.options import OptionError, Options
 from tidelog.pipelines.own_topics import OWN_TOPICS
+from tidelog.pipelines.source.errors import ForeignCheckpoint
+from tidelog.pipelines.source.marks import TOPIC_IDS, Mark
 from tidelog.pipelines.source.positions import EARLIEST, LATEST, Positions, parse_partitions, parse_positions
 
 if TYPE_CHECKING:
@@ -140,6 +143,8 @@ class SourceOptions:
     subscription: Subscription
     starting: Bound | None
     """None: the default, which is the end for streams and the beginning for batches."""
+    mark: Mark | None
+    """Where a stream begins instead, as from a checkpoint: partitions that it does not name are new."""
     ending: Bound
     fail_on_data_loss: bool
     columns: tuple[str, ...]
@@ -160,7 +165,8 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         options = Options(given, known=_KNOWN, senseless=_SENSELESS)
-        starting = _starting(options)
+        mark = _mark(options)
+        starting = _starting(options) if mark is None else None
         refused = dict(_REFUSED)
         if starting is not Place.GROUP:
             refused["auto.offset.reset"] = "startingOffsets says where to begin; only startingOffsets=group may need it"
@@ -172,6 +178,7 @@ class SourceOptions:
             consumer=consumer,
             subscription=subscription,
             starting=starting,
+            mark=mark,
             ending=_ending(options),
             fail_on_data_loss=options.flag("failOnDataLoss", True),
             columns=_columns(options),
@@ -187,6 +194,15 @@ class SourceOptions:
             stream_only=tuple(name for name in _STREAMING if name in options),
         )
 
+    @property
+    def begins_when_asked(self) -> bool:
+        """Whether where a stream begins depends on the moment at which it asks for that."""
+        if self.starting is None:
+            return self.mark is None
+        if isinstance(self.starting, Instant):
+            return self.starting.latest_if_none
+        return self.starting is Place.LATEST or LATEST in _offsets(self.starting)
+
     def for_stream(self) -> Self:
         if self.batch_only:
             raise OptionError(f"option {self.batch_only[0]} makes no sense in a stream: it has no end")
@@ -195,6 +211,8 @@ class SourceOptions:
     def for_batch(self) -> Self:
         if self.stream_only:
             raise OptionError(f"option {self.stream_only[0]} makes no sense in a batch: it has no triggers")
+        if self.mark is not None:
+            raise OptionError(f"option startingOffsets with {TOPIC_IDS} makes no sense in a batch: it is a stream's")
         if self.starting is Place.LATEST or LATEST in _offsets(self.starting):
             raise OptionError("option startingOffsets cannot be the end in a batch: there would be nothing to read")
         if self.ending is Place.EARLIEST or EARLIEST in _offsets(self.ending):
@@ -237,6 +255,17 @@ def _starting(options: Options) -> Bound | None:
     if instant is not None:
         return instant
     return _bound(options, "startingOffsets", (Place.EARLIEST, Place.LATEST, Place.GROUP))
+
+
+def _mark(options: Options) -> Mark | None:
+    """What a checkpoint holds, and other positions do not: the identity of topics."""
+    text = options.text("startingOffsets")
+    if text is None or f'"{TOPIC_IDS}"' not in text:
+        return None
+    try:
+        return Mark.from_document(json.loads(text))
+    except (ValueError, ForeignCheckpoint) as error:
+        raise OptionError(f"option startingOffsets is not what a checkpoint holds: {text!r}") from error
 
 
 def _ending(options: Options) -> Bound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.clock import SystemClock
@@ -64,19 +65,21 @@ class StreamPlanner:
     def initial(self) -> Mark:
         """The same each time, since Spark asks for it more than once: the ends of topics move on meanwhile."""
         if self._beginning is None:
-            starts = run(self._initial())
-            self._beginning = Mark.of(starts, self._known, began=starts)
+            self._beginning = run(self._initial())
         return self._beginning
 
-    async def _initial(self) -> Positions:
+    async def _initial(self) -> Mark:
         self._known = await self._view.existing_partitions()
+        mark = self._options.mark
+        if mark is not None:  # it is held against what there is when the first batch is planned, as a checkpoint is
+            return replace(mark, began=mark.positions)
         bound = self._options.starting or Place.LATEST
         starts = await resolve(bound, "startingOffsets", self._view, self._options, self._known)
         if bound is not Place.EARLIEST and bound is not Place.LATEST:
             earliest, latest = await self._view.earliest(self._known), await self._view.latest(self._known)
             starts, _ = check_bounds(starts, latest, earliest, latest, fail=self._options.fail_on_data_loss)
         self._checked = True
-        return starts
+        return Mark.of(starts, self._known, began=starts)
 
     def stop_at_what_there_is(self) -> None:
         run(self._outlook.look(thoroughly=True))
