@@ -177,7 +177,10 @@ def test_a_pipeline_from_its_first_run_to_its_reset(broker: BrokerProcess, tmp_p
     with (
         (tmp_path / "events").open("w") as out,
         subprocess.Popen(
-            command("run", file, *brokers, *state, "--json", "--metrics-port", port), stdout=out, cwd=tmp_path
+            command("run", file, *brokers, *state, "--json", "--metrics-port", port),
+            stdout=out,
+            cwd=tmp_path,
+            start_new_session=True,
         ) as runs,
     ):
         eventually(lambda: events.both_have(32) or runs.poll() is not None, "both queries' batches", within_s=600)
@@ -188,7 +191,7 @@ def test_a_pipeline_from_its_first_run_to_its_reset(broker: BrokerProcess, tmp_p
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
             metrics = reply.read().decode()
         assert 'tidelog_pipeline_lag_records{pipeline="sales",query="sales"} 0' in metrics
-        runs.send_signal(signal.SIGTERM)
+        os.killpg(runs.pid, signal.SIGTERM)  # as `timeout` does
         assert runs.wait(300) == 0
     latest = {record.key: record.value for record in all_of(broker, "sales")}
     assert latest == {

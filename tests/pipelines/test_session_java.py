@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,21 @@ def test_what_spark_prints_goes_to_a_file_if_one_is_named(tmp_path: Path) -> Non
     assert (tmp_path / "a file").read_text(encoding="utf-8") == "Spark\n"
     launcher = [str(program), "org.apache.spark.launcher.Main", "Spark"]
     assert "Spark" in subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("apart", "main", "expected"),
+    [("yes", "Spark", True), ("", "Spark", False), ("yes", "org.apache.spark.launcher.Main", False)],
+)
+def test_spark_is_in_a_group_of_its_own_if_it_is_told_so(tmp_path: Path, apart: str, main: str, expected: bool) -> None:
+    home = a_java(tmp_path / "java", "25.0.1")
+    (home / "bin" / "java").write_text("#!/bin/sh\ncut -d ' ' -f 1,5 /proc/$$/stat\n", encoding="utf-8")
+    program = shim(Java(home, 25), tmp_path / "cache") / "bin" / "java"
+    environment = {**os.environ, "TIDELOG_SPARK_APART": apart}
+    started = subprocess.Popen([program, main], env=environment, stdout=subprocess.PIPE)
+    own, group = map(int, started.communicate()[0].split())
+    assert own == started.pid, "nothing stands between: Spark asks the process that it has started"
+    assert (group == own) is expected
 
 
 def test_where_the_shim_cannot_be_written_java_is_started_itself(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
         {**pipeline.settings.conf, **options.conf},
         short_run=options.once,
         log_file=directory.log_file,
+        apart=True,
     )
 
 

@@ -37,6 +37,9 @@ _LAUNCHER: Final = "org.apache.spark.launcher.Main"
 OUTPUT: Final = "TIDELOG_SPARK_OUTPUT"
 """Names the file that takes what Spark's Java, and Python started by it, prints."""
 
+APART: Final = "TIDELOG_SPARK_APART"
+"""Says that Spark's Java is to be in a group of processes of its own, if it says anything."""
+
 
 class Java(NamedTuple):
     home: Path
@@ -112,14 +115,16 @@ def shim_script(java: Java) -> str:
     left_out = f"{_LEFT_OUT}|{_GONE}" if java.version >= _GONE_SINCE else _LEFT_OUT
     return (
         "#!/bin/sh\n"
-        f"output=${OUTPUT}\n"
+        f"output=${OUTPUT} apart=${APART}\n"
         "for argument do\n"
         "  shift\n"
-        f'  [ "$argument" = {_LAUNCHER} ] && output=\n'
+        f'  [ "$argument" = {_LAUNCHER} ] && output= apart=\n'
         f'  case $argument in {left_out}) ;; *) set -- "$@" "$argument" ;; esac\n'
         "done\n"
         '[ -n "$output" ] && exec >"$output" 2>&1\n'
-        f'exec {shlex.quote(str(java.program))} "$@"\n'
+        f'set -- {shlex.quote(str(java.program))} "$@"\n'
+        '[ -n "$apart" ] && command -v setsid >/dev/null && set -- setsid "$@"\n'
+        'exec "$@"\n'
     )
 
 

@@ -53,7 +53,7 @@ _MESSAGE_BYTES_MAX: Final = 16 << 20
 
 _READ_LATE: Final = re.compile(
     r"SPARK_.*|_PYSPARK_DRIVER_.*|PYSPARK_EXECUTOR_MEMORY_MB|PYTHON_(WORKER|DAEMON|UDF|UNIX_DOMAIN|FAULTHANDLER)_.*"
-    r"|TIDELOG_(PYTHON_NURSERY|SPARK_OUTPUT)|JAVA_HOME|_|PWD|OLDPWD|SHLVL"
+    r"|TIDELOG_(PYTHON_NURSERY|SPARK_APART|SPARK_OUTPUT)|JAVA_HOME|_|PWD|OLDPWD|SHLVL"
 )
 """What Spark sets for those that it starts, and nobody looks at before `become` has set it."""
 

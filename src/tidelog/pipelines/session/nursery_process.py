@@ -23,12 +23,12 @@ _ENDED_WITHIN_S: Final = 5
 
 
 @functools.cache
-def nursery(python: str) -> str | None:
+def nursery(python: str, *, apart: bool = False) -> str | None:
     """What to ask for children. None: there is none, and everything works without it, too."""
     if sys.platform != "linux":  # elsewhere system libraries do not take it well to be loaded before a fork
         return None
     try:
-        process = NurseryProcess(python, os.environ)
+        process = NurseryProcess(python, os.environ, apart=apart)
     except OSError:
         return None
     atexit.register(process.end)
@@ -36,9 +36,10 @@ def nursery(python: str) -> str | None:
 
 
 class NurseryProcess:
-    """OSError: it could not be started. It also ends with the process that made this, however that ends."""
+    """OSError: it could not be started. It also ends with the process that made this, however that ends. `apart`: it
+    and its children are a group of their own."""
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], *, apart: bool = False) -> None:
         self._owner = os.getpid()
         self.name = f"tidelog-nursery-{uuid.uuid4().hex}"
         with socket.socket(socket.AF_UNIX) as listener:
@@ -51,6 +52,7 @@ class NurseryProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                start_new_session=apart,
             )
 
     def end(self) -> None:

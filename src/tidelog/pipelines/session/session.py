@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipelines.session.class_archive import archive_options
 from tidelog.pipelines.session.errors import SessionError
 from tidelog.pipelines.session.interrupting import ended_if_interrupted
-from tidelog.pipelines.session.java import OUTPUT, find_java, shim
+from tidelog.pipelines.session.java import APART, OUTPUT, find_java, shim
 from tidelog.pipelines.session.nursery_process import nursery
 from tidelog.pipelines.session.places import cache_directory, spark_home
 from tidelog.pipelines.session.python import NURSERY, python_shim
@@ -45,12 +45,14 @@ def build_session(
     *,
     short_run: bool = False,
     log_file: Path | None = None,
+    apart: bool = False,
 ) -> SparkSession:
     """The session of this process; one that exists already is given as it is, with `conf` where Spark allows it.
 
     `master` defaults to all cores of this machine. `short_run` starts sooner and computes slower. Spark's own log goes
-    to `log_file`, and what its processes print beside that; without one it is left out. SessionError says what is
-    missing.
+    to `log_file`, and what its processes print beside that; without one it is left out. With `apart`, signals to the
+    group of this process do not reach Spark's: whoever has to be asked to end can then end Spark in order.
+    SessionError says what is missing.
     """
     require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only now we know that it is there
@@ -67,7 +69,7 @@ def build_session(
         os.environ["PYSPARK_PYTHON"] = settings[_PYTHON]
     elif is_local(chosen):
         os.environ.setdefault("PYSPARK_PYTHON", settings[_PYTHON])
-    with _java(settings, short_run, log_file) if not in_submit else contextlib.nullcontext():
+    with _java(settings, short_run, log_file, apart) if not in_submit else contextlib.nullcontext():
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
@@ -87,7 +89,7 @@ def require_spark() -> None:
 
 
 @contextlib.contextmanager
-def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> Iterator[None]:
+def _java(settings: dict[str, str], short_run: bool, log_file: Path | None, apart: bool) -> Iterator[None]:
     """The environment in which Spark starts the right Java, and that Java's options among the settings."""
     java = find_java(os.environ)
     cache = cache_directory(os.environ)
@@ -99,7 +101,8 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
         "JAVA_HOME": str(shim(java, cache)),
         "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or _QUICK_LAUNCHER,
         OUTPUT: "" if log_file is None else str(output_file(log_file)),
-        NURSERY: _nursery(settings) or "",
+        APART: "yes" if apart else "",
+        NURSERY: _nursery(settings, apart) or "",
     }
     before = {key: os.environ.get(key) for key in changed}
     os.environ.update(changed)
@@ -113,13 +116,13 @@ def _java(settings: dict[str, str], short_run: bool, log_file: Path | None) -> I
                 os.environ[key] = value
 
 
-def _nursery(settings: Mapping[str, str]) -> str | None:
+def _nursery(settings: Mapping[str, str], apart: bool) -> str | None:
     """For the Java that is about to start, if that starts Python as we have it."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - it is known by now that it is there
 
     python = _python()
     ours = settings.get(_PYTHON) == os.environ.get("PYSPARK_PYTHON") == python != sys.executable
-    return nursery(python) if ours and SparkSession.getActiveSession() is None else None
+    return nursery(python, apart=apart) if ours and SparkSession.getActiveSession() is None else None
 
 
 def output_file(log_file: Path) -> Path:
