@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WRONG: Any = "wrong"
 WRONG_SCHEMA: Any = 5
+WRONG_OFFSETS: Any = {"a": 5}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,25 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: read.topic("a", watermark="at"), "how late"),
         (lambda: read.topic("a", watermark=("at", "late")), "no length of time"),
         (lambda: read.topic("a", watermark={"at": "1 s", "b": "1 s"}), "how late"),
+        (lambda: read.topic("a", starting="begining"), "^starting is earliest, latest, group or JSON, not 'begining'$"),
+        (
+            lambda: read.topic("a", starting=WRONG_SCHEMA),
+            "^starting is earliest, latest, group or JSON of offsets, not",
+        ),
+        (lambda: read.topic("a", starting={"a": {"0": -3}}), "^starting: offsets are at least 0"),
+        (lambda: read.topic("a", starting=WRONG_OFFSETS), "^starting is JSON such as"),
+        (lambda: read.topic("a", max_per_trigger=0), "^max_per_trigger is a whole number of at least 1, not 0$"),
+        (lambda: read.topic("a", max_per_trigger=WRONG), "^max_per_trigger is a whole number"),
+        (lambda: read.topic("a", options={"failOnDataLos": True}), "did you mean failOnDataLoss"),
+        (lambda: read.topic("a", options={"endingOffsets": "latest"}), "makes no sense in a stream"),
+        (lambda: read.topic(pattern="a["), "subscribePattern is a regular expression"),
+        (lambda: read.table("a", key="k", value="json", options={"maxBytesPerTrigger": 1}), "no sense in a batch"),
+        (lambda: read.rate(0), "^rows_per_second is a whole number"),
+        (lambda: write.topic("a", partitions=0), "^partitions is a whole number"),
+        (lambda: write.topic("a", options={"kafka.acks": 1}), "kafka.acks is all"),
+        (lambda: json("id long, at timestmp"), "^at: there is no type 'timestmp': did you mean 'timestamp'"),
+        (lambda: json({"id": "lng"}), "^id: there is no type 'lng'"),
+        (lambda: read.files("/in", schema="a struct<b: array<strin>>"), "^b: there is no type 'strin'"),
         (lambda: read.jdbc("jdbc:x"), "names a table, or gives a query"),
         (lambda: read.jdbc("jdbc:x", table="t", query="q"), "names a table, or gives a query"),
         (write.topic, "names one"),
@@ -123,6 +143,29 @@ def test_what_makes_no_sense_is_said_in_one_line(build: Callable[[], object], to
     with pytest.raises(PipelineError, match=told) as refused:
         build()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "id long, at TIMESTAMP NOT NULL COMMENT 'when, or so: \\' foo bar', b:string",
+        "`a b` decimal(10, 2), `x``y` map<string, array<struct<c: int, d varchar(10)>>>",
+        "i interval day to second, t time(6), s string collate UNICODE, g geometry(4326), v variant",
+        "id",
+        "long",
+        "",
+        "a struct<>",
+    ],
+)
+def test_types_that_there_are_pass_and_the_rest_is_for_spark_to_tell(schema: str) -> None:
+    assert json(schema).schema == schema
+
+
+def test_offsets_to_start_at_are_text_or_a_mapping() -> None:
+    for starting in ('{"a": {"0": 5}}', {"a": {0: 5}}):
+        reads = read.topic("a", starting=starting).reads
+        assert isinstance(reads, TopicRead)
+        assert reads.starting == '{"a": {"0": 5}}'
 
 
 def test_formats_by_name_and_by_mapping() -> None:

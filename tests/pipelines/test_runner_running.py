@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import threading
@@ -69,6 +70,18 @@ def test_only_a_lost_java_is_told_as_one(
     with pytest.raises(raised, match=told):
         run(tmp_path)
     assert session.stopped
+
+
+def test_py4j_is_not_heard_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    root = logging.getLogger()
+    before = list(root.filters)
+    try:
+        running._tell_errors_once()
+        for place in ("/x/py4j/java_gateway.py", "/x/mine.py"):
+            exec(compile(f"import logging; logging.error('from {place}')", place, "exec"), {})
+    finally:
+        root.filters[:] = before
+    assert [record.getMessage() for record in caplog.records] == ["from /x/mine.py"]
 
 
 def test_a_taken_port_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,7 @@ class Notes:
         self.batches: list[int | None] = []
         self.waits: list[float] = []
         self.last: list[Figures] = []
+        self.rates: list[float] = []
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
         del report
@@ -90,6 +91,7 @@ class Notes:
 
     def look(self, figures: Sequence[Figures]) -> None:
         self.last = list(figures)
+        self.rates.append(figures[0].rows_per_s)
 
 
 def report(batch: int) -> dict[str, Any]:
@@ -121,6 +123,16 @@ def test_it_ends_when_all_is_read() -> None:
     supervisor.run()
     assert notes.batches == [0, 1]
     assert (notes.last[0].state, notes.last[0].rows) == ("done", 20)
+
+
+def test_a_rate_stands_between_two_batches_and_not_for_ever() -> None:
+    fast = {**report(0), "processedRowsPerSecond": 50.0}
+    supervisor, notes, _ = supervised([{}, {"reports": [fast]}, *([{}] * 30), ended()])
+    supervisor.run()
+    at = notes.rates.index(50.0)
+    assert notes.rates[at : at + 3] == [50.0] * 3
+    assert notes.rates[-2] == 0.0
+    assert notes.last[0].state == "done"
 
 
 def test_a_failure_is_waited_out_longer_each_time_and_forgotten_after_a_batch() -> None:

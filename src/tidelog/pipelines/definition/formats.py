@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidelog.pipelines.definition.errors import PipelineError, nearest
+from tidelog.pipelines.definition.schema_types import check_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,10 +104,12 @@ def as_format(given: Any, what: str) -> Format:
 
 def schema_text(schema: Any) -> str | None:
     """What Spark can read: DDL, or its JSON."""
+    if isinstance(schema, dict):
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
+    if isinstance(schema, str) and not schema.lstrip().startswith("{"):
+        check_columns(schema)
     if schema is None or isinstance(schema, str):
         return schema
-    if isinstance(schema, dict):
-        return ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
     if hasattr(schema, "jsonValue"):
         return str(schema.json())
     raise PipelineError(f"a schema is text such as 'id long, at timestamp', a mapping or a StructType, not {schema!r}")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.formats import Format, as_format, json
-from tidelog.pipelines.definition.sources import _names, _one_of, _texts
+from tidelog.pipelines.definition.sources import _count, _names, _one_of, _texts
+from tidelog.pipelines.definition.topic_options import check_sink
 from tidelog.pipelines.definition.views import View, as_view
 
 if TYPE_CHECKING:
@@ -82,12 +83,13 @@ def _topic_write(
     delivery: Delivery,
     options: Mapping[str, Any] | None,
 ) -> TopicWrite:
+    check_sink(_texts(options))
     return TopicWrite(
         topic,
         _names(key),
         value,
         headers=(),
-        partitions=partitions,
+        partitions=_count(partitions, "partitions"),
         compacted=False,
         delivery=_one_of(delivery, Delivery, "delivery"),
         options=_texts(options),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from tidelog.pipelines.definition.durations import seconds
 from tidelog.pipelines.definition.errors import PipelineError, nearest
 from tidelog.pipelines.definition.formats import Format, as_format, binary, schema_text, text
+from tidelog.pipelines.definition.topic_options import as_starting, check_stream, check_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,11 @@ class TopicRead:
     tombstones: Tombstones
     on_error: OnError
     options: dict[str, str]
+
+    @property
+    def subscription(self) -> dict[str, str]:
+        """As options of the source."""
+        return {"subscribe": ",".join(self.topics)} if self.pattern is None else {"subscribePattern": self.pattern}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         pattern: str | None = None,
         value: Any = None,
         key: Any = None,
-        starting: str = "earliest",
+        starting: str | Mapping[str, Mapping[Any, int]] = "earliest",
         max_per_trigger: int | None = None,
         metadata: Sequence[str] = (),
         tombstones: Tombstones = "drop",
@@ -130,13 +136,14 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
             pattern,
             binary() if value is None else as_format(value, "value"),
             None if key is None else _key_format(key),
-            starting,
-            max_per_trigger,
+            as_starting(starting),
+            _count(max_per_trigger, "max_per_trigger"),
             _names(metadata),
             _one_of(tombstones, Tombstones, "tombstones"),
             _one_of(on_error, OnError, "on_error"),
             _texts(options),
         )
+        check_stream({**reading.subscription, **reading.options})
         return _source(reading, watermark, deduplicate)
 
     @staticmethod
@@ -149,6 +156,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         options: Mapping[str, Any] | None = None,
     ) -> Source:
         """The latest value of each key of a compacted topic, read anew for every batch."""
+        check_table({"subscribe": topic, **_texts(options)})
         return Source(
             TableRead(
                 topic,
@@ -194,7 +202,8 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         options: Mapping[str, Any] | None = None,
     ) -> Source:
         """Made-up rows, `timestamp` and `value`, to try things out."""
-        return _source(RateRead(rows_per_second, _texts(options)), watermark, deduplicate)
+        rate = RateRead(_count(rows_per_second, "rows_per_second"), _texts(options))
+        return _source(rate, watermark, deduplicate)
 
 
 def _source(reading: Reading, watermark: Any, deduplicate: str | Sequence[str]) -> Source:
@@ -235,6 +244,12 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 def _one_of(given: Any, choices: Any, what: str) -> Any:
     if given not in get_args(choices):
         raise PipelineError(f"{what} is one of {', '.join(get_args(choices))}, not {given!r}")
+    return given
+
+
+def _count(given: Any, what: str) -> Any:
+    if given is not None and (type(given) is not int or given < 1):
+        raise PipelineError(f"{what} is a whole number of at least 1, not {given!r}")
     return given
 
 

@@ -97,7 +97,7 @@ class SourceReader:
 
     def _options(self, reads: TopicRead, group: str) -> dict[str, str]:
         excluded = exclusion(reads, self._dead_letter_topic)
-        options = {"startingOffsets": reads.starting, **_subscription(reads), **reads.options, **excluded}
+        options = {"startingOffsets": reads.starting, **reads.subscription, **reads.options, **excluded}
         if reads.max_per_trigger is not None:
             options["maxOffsetsPerTrigger"] = str(reads.max_per_trigger)
         return self._of_consumer(options, group)
@@ -129,7 +129,7 @@ class SourceReader:
     def _parts(self, name: str, reads: TopicRead | TableRead) -> list[Part]:
         def sample() -> DataFrame:
             if isinstance(reads, TopicRead):
-                subscribed = {**_subscription(reads), **exclusion(reads, self._dead_letter_topic)}
+                subscribed = {**reads.subscription, **exclusion(reads, self._dead_letter_topic)}
             else:
                 subscribed = {"subscribe": reads.topic}
             options = {**subscribed, "columns": "key,value", **self._kafka}
@@ -161,12 +161,6 @@ def with_watermark(rows: DataFrame, watermark: Watermark | None) -> DataFrame:
     if watermark is None:
         return rows
     return rows.withWatermark(watermark.column, spark_interval(watermark.delay, f"the watermark of {watermark.column}"))
-
-
-def _subscription(reads: TopicRead) -> dict[str, str]:
-    if reads.pattern is not None:
-        return {"subscribePattern": reads.pattern}
-    return {"subscribe": ",".join(reads.topics)}
 
 
 def exclusion(reads: TopicRead, dead_letter_topic: str | None) -> dict[str, str]:

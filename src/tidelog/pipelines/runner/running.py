@@ -175,11 +175,17 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
 
 
 def _tell_errors_once() -> None:
-    """PySpark prints each error of an analysis, with all of Java's frames, before it raises it."""
+    """PySpark prints each error of an analysis, with all of Java's frames, before it raises it, and py4j that Java is
+    gone."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - same
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it has no logger of its own for this
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _add_queries(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tidelog.clock import Clock
 
 _LOOK_EVERY_S: Final = 0.2
+_QUIET_AFTER_S: Final = 5.0
+"""The rate of the last batch stands for so long: between two batches of a steady stream it is not 0."""
 _STOP_WITHIN_S: Final = 120.0
 _SETTLED_WITHIN_S: Final = 15.0
 _SETTLING: Final = {"Initializing StreamExecution", "Initializing sources"}
@@ -43,6 +45,8 @@ class Supervised:
     figures: Figures
     handle: StreamingQuery | None = None
     seen: int | None = None
+    reported_s: float = 0.0
+    """When the last batch was done."""
     failures: int = 0
     again_at_s: float | None = None
     done: bool = False
@@ -128,12 +132,14 @@ class Supervisor:
         for report in fresh:
             query.seen = int(report["batchId"])
             query.failures = 0
+            query.reported_s = self.clock.monotonic()
             query.figures = after_batch(query.figures, report)
             self.watcher.batch(query.figures, report)
         if not fresh and query.handle.isActive:
             waiting = not query.handle.status["isTriggerActive"] or not query.handle.status["isDataAvailable"]
             state = "idle" if waiting else "running"
-            rate = 0.0 if waiting else query.figures.rows_per_s
+            quiet = waiting and self.clock.monotonic() - query.reported_s > _QUIET_AFTER_S
+            rate = 0.0 if quiet else query.figures.rows_per_s
             query.figures = replace(query.figures, state=state, rows_per_s=rate)
 
     def _begin_again(self, query: Supervised) -> None:

@@ -1,0 +1,92 @@
+"""Types in schemas as SQL writes them, checked before Spark is there to read them. Pure.
+
+    id long, at timestamp, lines array<struct<product: string, price: decimal(10, 2)>>
+
+Only a name that is no type is refused. What else may be wrong is Spark's to tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tidelog.pipelines.definition.errors import PipelineError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TYPES: Final = frozenset(
+    {
+        "array",
+        "bigint",
+        "binary",
+        "boolean",
+        "byte",
+        "char",
+        "character",
+        "date",
+        "dec",
+        "decimal",
+        "double",
+        "float",
+        "geography",
+        "geometry",
+        "int",
+        "integer",
+        "interval",
+        "long",
+        "map",
+        "numeric",
+        "real",
+        "short",
+        "smallint",
+        "string",
+        "struct",
+        "time",
+        "timestamp",
+        "timestamp_ltz",
+        "timestamp_ntz",
+        "tinyint",
+        "varchar",
+        "variant",
+        "void",
+    }
+)
+_COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`|\w+)\s*(?::\s*|\s+)(?P<type>.*)", re.DOTALL)
+_TYPE: Final = re.compile(r"\s*(?P<word>\w+)\s*(?:<(?P<inner>.*)>)?", re.DOTALL)
+_PIECE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", re.DOTALL)
+
+
+def check_columns(text: str) -> None:
+    """PipelineError names the first type that there is not."""
+    for part in _parts(text):
+        column = _COLUMN.fullmatch(part)
+        if column is not None:
+            _check_type(column["type"], column["name"].strip("`"))
+
+
+def _check_type(text: str, column: str) -> None:
+    found = _TYPE.match(text)
+    if found is None:
+        return
+    word, inner = found["word"].lower(), found["inner"]
+    if word not in _TYPES:
+        raise PipelineError(f"{column}: there is no type {found['word']!r}: {nearest(word, _TYPES)}")
+    if inner is not None and word == "struct":
+        check_columns(inner)
+    elif inner is not None:
+        for part in _parts(inner):
+            _check_type(part, column)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What stands between commas that are in no brackets and quotes."""
+    part, depth = "", 0
+    for piece in _PIECE.findall(text):
+        if piece == "," and depth == 0:
+            yield part
+            part = ""
+            continue
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(piece, 0)
+        part += piece
+    yield part
