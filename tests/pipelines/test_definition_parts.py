@@ -112,6 +112,12 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: read.topic("a", max_per_trigger=WRONG), "^max_per_trigger is a whole number"),
         (lambda: read.topic("a", options={"failOnDataLos": True}), "did you mean failOnDataLoss"),
         (lambda: read.topic("a", options={"endingOffsets": "latest"}), "makes no sense in a stream"),
+        (lambda: read.topic("a", max_per_trigger=5, options={"minOffsetsPerTrigger": 10}), "is more than max"),
+        (lambda: read.topic("a", options={"includeHeaders": True}), "`metadata` names what is wanted"),
+        (lambda: read.topic(WRONG_SCHEMA), "a name is text, not 5"),
+        (lambda: read.topic(pattern=WRONG_SCHEMA), "the pattern is text, not 5"),
+        (lambda: read.table(WRONG_SCHEMA, key="k", value="json"), "the topic is text, not 5"),
+        (lambda: read.table("a", key="k", value="json", options={"endingOffsets": "latest"}), "no sense in a stream"),
         (lambda: read.topic(pattern="a["), "subscribePattern is a regular expression"),
         (lambda: read.table("a", key="k", value="json", options={"maxBytesPerTrigger": 1}), "no sense in a batch"),
         (lambda: read.rate(0), "^rows_per_second is a whole number"),
@@ -151,6 +157,8 @@ def test_what_makes_no_sense_is_said_in_one_line(build: Callable[[], object], to
         "id long, at TIMESTAMP NOT NULL COMMENT 'when, or so: \\' foo bar', b:string",
         "`a b` decimal(10, 2), `x``y` map<string, array<struct<c: int, d varchar(10)>>>",
         "i interval day to second, t time(6), s string collate UNICODE, g geometry(4326), v variant",
+        "id long, -- number, given by the shop\n at timestamp /* when, or so */",
+        "a struct<b: array<int>> COMMENT 'x < y, foo bar > z', c map<string, int> NOT NULL",
         "id",
         "long",
         "",
@@ -159,6 +167,11 @@ def test_what_makes_no_sense_is_said_in_one_line(build: Callable[[], object], to
 )
 def test_types_that_there_are_pass_and_the_rest_is_for_spark_to_tell(schema: str) -> None:
     assert json(schema).schema == schema
+
+
+def test_what_only_a_group_or_no_letters_need_is_taken() -> None:
+    read.topic("a", starting="group", options={"kafka.auto.offset.reset": "latest"})
+    read.table("a", key="k", value="json", on_error="drop", options={"endingOffsets": "latest"})
 
 
 def test_offsets_to_start_at_are_text_or_a_mapping() -> None:

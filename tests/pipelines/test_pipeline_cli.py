@@ -10,6 +10,8 @@ import subprocess
 import sys
 import urllib.request
 from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,6 @@ from tidelog.testing.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tidelog.client.fetching import ConsumerRecord
 
@@ -79,6 +80,12 @@ FROM_NOW_ON = """
       calls: {topic: calls, value: {format: json, schema: {id: long}}, starting: latest}
     sinks:
       copies: {sql: SELECT id FROM calls, topic: copies_of_calls}
+"""
+
+
+TICKS = """
+    sources: {ticks: {rate: 20}}
+    sinks: {shown: {sql: SELECT value FROM ticks, console: {}}}
 """
 
 
@@ -314,6 +321,24 @@ def test_a_topic_that_is_missing_ends_what_runs_once(broker: BrokerProcess, tmp_
     ran = tidelog("once", file, "--bootstrap", broker.bootstrap, "--dir", tmp_path / "state", code=1)
     assert "tidelog: copies: TopicMissing: topic nowhere does not exist" in ran.stderr
     assert "it is started again" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_lost_java_is_told_in_one_line(tmp_path: Path) -> None:
+    file = pipeline_file(tmp_path, "ticks.yaml", TICKS)
+    started = command("run", file, "--dir", tmp_path / "state", "--json")
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as runs:
+        assert runs.stdout is not None
+        values = (json.loads(line)["row"]["value"] for line in runs.stdout if '"event": "row"' in line)
+        assert len(set(islice(values, 20))) == 20
+        for listing in Path(f"/proc/{runs.pid}/task").glob("*/children"):
+            for child in listing.read_text().split():
+                if b"SparkSubmit" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(int(child), signal.SIGKILL)
+        told = runs.communicate()[1]
+    assert runs.returncode == 1
+    (line,) = [line for line in told.splitlines() if "ticks: starting" not in line]
+    assert line.startswith("tidelog: Spark's Java process has ended")
 
 
 def test_what_needs_no_spark_takes_none(tmp_path: Path) -> None:

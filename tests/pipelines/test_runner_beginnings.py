@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from source_driving import Query, create, produce, source, stop_readers, stream_reader, values, with_admin
 
+from tidelog.client import TopicPartition
 from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.runner.beginnings import Beginnings
 from tidelog.pipelines.runner.directory import PipelineDirectory
@@ -14,7 +15,7 @@ from tidelog.pipelines.source.errors import DataLost, TopicMissing
 from tidelog.pipelines.source.options import SourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -35,12 +36,12 @@ class Run:
     """One run of a pipeline with a source, of which queries start one by one."""
 
     def __init__(self, directory: PipelineDirectory, bootstrap: str, *groups: str, **options: str) -> None:
-        self._options: Mapping[str, str] = {"kafka.group.id": "any", **source(bootstrap, **options).options}
-        self._beginnings = Beginnings(directory)
-        self._beginnings.settle("orders", groups, self._options)
+        self._options = {group: {"kafka.group.id": group, **source(bootstrap, **options).options} for group in groups}
+        self.beginnings = Beginnings(directory)
+        self.beginnings.settle("orders", self._options)
 
     def start(self, group: str) -> Query:
-        return Query(stream_reader("", **self._beginnings.within(self._options, "orders", group)))
+        return Query(stream_reader("", **self.beginnings.within(self._options[group], "orders", group)))
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,70 @@ def test_nothing_is_settled_that_does_not_depend_on_when_it_is_asked(
     create(bootstrap, topic)
     produce(bootstrap, topic, [b"first"])
     Run(directory, bootstrap, "sink", subscribe=topic, startingOffsets="latest")
-    for options in ({"startingOffsets": "earliest"}, {"startingOffsets": "group"}, {"startingTimestamp": "0"}):
+    for options in ({"startingOffsets": "earliest"}, {"startingTimestamp": "0"}):
         run = Run(directory, bootstrap, "sink", subscribe=topic, **options)
         assert values(run.start("sink").next_batch()) == [b"first"], "what the pipeline says now is what counts"
+
+
+def test_queries_that_share_a_group_begin_together_where_it_was(
+    bootstrap: str, topic: str, directory: PipelineDirectory
+) -> None:
+    create(bootstrap, topic)
+    produce(bootstrap, topic, [b"done", b"to do"])
+    at = TopicPartition(topic, 0)
+    group = f"group of {topic}"
+    with_admin(bootstrap, lambda admin: admin.alter_group_offsets(group, {at: 1}))
+    own = {"subscribe": topic, "startingOffsets": "group", "kafka__group__id": group}
+    run = Run(directory, bootstrap, "letters", "sink", **own)
+    assert values(run.start("sink").next_batch()) == [b"to do"]
+    with_admin(bootstrap, lambda admin: admin.alter_group_offsets(group, {at: 2}))
+    assert values(run.start("letters").next_batch()) == [b"to do"], "though the group has moved on"
+
+
+def test_groups_of_their_own_begin_where_each_of_them_was(
+    bootstrap: str, topic: str, directory: PipelineDirectory
+) -> None:
+    create(bootstrap, topic)
+    produce(bootstrap, topic, [b"done", b"to do"])
+    sink = f"sink of {topic}"
+    with_admin(bootstrap, lambda admin: admin.alter_group_offsets(sink, {TopicPartition(topic, 0): 1}))
+    run = Run(directory, bootstrap, "letters", sink, subscribe=topic, startingOffsets="group")
+    assert values(run.start(sink).next_batch()) == [b"to do"]
+    assert values(run.start("letters").next_batch()) == [b"done", b"to do"]
+
+
+def test_a_query_that_has_begun_is_settled_no_more(bootstrap: str, topic: str, directory: PipelineDirectory) -> None:
+    create(bootstrap, topic)
+    options = {"subscribe": topic, "startingOffsets": "latest"}
+    run = Run(directory, bootstrap, "sink", "letters", **options)
+    run.beginnings.begun("sink")
+    produce(bootstrap, topic, [b"between"])
+    again = Run(directory, bootstrap, "sink", "letters", **options)
+    produce(bootstrap, topic, [b"after"])
+    assert values(again.start("letters").next_batch()) == [b"between", b"after"]
+    assert again.start("sink").step() is None, "without its checkpoint, it begins at the end as it is now"
+
+
+def test_another_place_to_begin_is_settled_anew(bootstrap: str, topic: str, directory: PipelineDirectory) -> None:
+    create(bootstrap, topic)
+    Run(directory, bootstrap, "sink", subscribe=topic, startingOffsets="latest")
+    produce(bootstrap, topic, [b"between"])
+    run = Run(directory, bootstrap, "sink", subscribe=topic, startingOffsets=f'{{"{topic}": {{"0": -1}}}}')
+    produce(bootstrap, topic, [b"after"])
+    assert values(run.start("sink").next_batch()) == [b"after"]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_what_cannot_be_settled_is_left_to_the_query(
+    bootstrap: str, topic: str, directory: PipelineDirectory, partition: int
+) -> None:
+    """It may have a checkpoint, and not ask at all; or wait for the topic to be created."""
+    if partition == 1:
+        create(bootstrap, topic)
+    offsets = f'{{"{topic}": {{"{partition}": -1}}}}'
+    run = Run(directory, bootstrap, "sink", subscribe=topic, startingOffsets=offsets)
+    with pytest.raises(TopicMissing if partition == 0 else OptionError):
+        run.start("sink")
 
 
 def test_a_beginning_is_that_of_what_was_read(bootstrap: str, topic: str, directory: PipelineDirectory) -> None:
@@ -128,6 +190,12 @@ def test_what_is_lost_before_a_query_starts_is_told(bootstrap: str, topic: str, 
     produce(bootstrap, topic, [b"other", b"topic"])
     with pytest.raises(DataLost, match="was deleted and created anew"):
         run.start("sink").next_batch()
+
+
+def test_marks_have_no_offsets_that_stand_for_places() -> None:
+    text = '{"orders": {"0": -1}, "@topicIds": {}}'
+    with pytest.raises(OptionError, match="offsets of at least 0"):
+        SourceOptions.parse({"kafka.bootstrap.servers": "x:1", "subscribe": "orders", "startingOffsets": text})
 
 
 @pytest.mark.parametrize("text", ['{"@topicIds": 7}', '{"orders": 3, "@topicIds": {}}', '{"@topicIds"'])

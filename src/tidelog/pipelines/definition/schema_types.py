@@ -53,8 +53,11 @@ _TYPES: Final = frozenset(
     }
 )
 _COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`|\w+)\s*(?::\s*|\s+)(?P<type>.*)", re.DOTALL)
-_TYPE: Final = re.compile(r"\s*(?P<word>\w+)\s*(?:<(?P<inner>.*)>)?", re.DOTALL)
-_PIECE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", re.DOTALL)
+_WORD: Final = re.compile(r"\s*(?P<word>\w+)\s*(?P<rest>.*)", re.DOTALL)
+_PIECE: Final = re.compile(
+    r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?P<comment>--[^\n]*|/\*.*?\*/)|.", re.DOTALL
+)
+_DEPTH: Final = {"<": 1, "(": 1, ">": -1, ")": -1}
 
 
 def check_columns(text: str) -> None:
@@ -66,27 +69,45 @@ def check_columns(text: str) -> None:
 
 
 def _check_type(text: str, column: str) -> None:
-    found = _TYPE.match(text)
+    found = _WORD.fullmatch(text)
     if found is None:
         return
-    word, inner = found["word"].lower(), found["inner"]
+    word = found["word"].lower()
     if word not in _TYPES:
         raise PipelineError(f"{column}: there is no type {found['word']!r}: {nearest(word, _TYPES)}")
-    if inner is not None and word == "struct":
+    inner = _bracketed(found["rest"]) if found["rest"].startswith("<") else ""
+    if word == "struct":
         check_columns(inner)
-    elif inner is not None:
+    else:
         for part in _parts(inner):
             _check_type(part, column)
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between commas that are in no brackets and quotes."""
+    """What stands between commas that are in no brackets, quotes or comments."""
     part, depth = "", 0
-    for piece in _PIECE.findall(text):
+    for piece in _pieces(text):
         if piece == "," and depth == 0:
             yield part
             part = ""
             continue
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(piece, 0)
+        depth += _DEPTH.get(piece, 0)
         part += piece
     yield part
+
+
+def _bracketed(text: str) -> str:
+    """What is in the bracket that it begins with."""
+    inner, depth = "", 0
+    for piece in _pieces(text):
+        depth += _DEPTH.get(piece, 0)
+        if depth == 0:
+            break
+        inner += piece
+    return inner[1:]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Characters, and what is quoted in one piece; comments are left out."""
+    for piece in _PIECE.finditer(text):
+        yield " " if piece["comment"] else piece[0]

@@ -50,6 +50,12 @@ class TopicRead:
         """As options of the source."""
         return {"subscribe": ",".join(self.topics)} if self.pattern is None else {"subscribePattern": self.pattern}
 
+    @property
+    def stream_options(self) -> dict[str, str]:
+        """All that is known of them without knowing who reads."""
+        limit = {} if self.max_per_trigger is None else {"maxOffsetsPerTrigger": str(self.max_per_trigger)}
+        return {"startingOffsets": self.starting, **self.subscription, **self.options, **limit}
+
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
@@ -133,7 +139,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
                 raise PipelineError(f"there is no metadata {name!r}: {nearest(name, METADATA)}")
         reading = TopicRead(
             topics,
-            pattern,
+            None if pattern is None else _text(pattern, "the pattern"),
             binary() if value is None else as_format(value, "value"),
             None if key is None else _key_format(key),
             as_starting(starting),
@@ -143,7 +149,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
             _one_of(on_error, OnError, "on_error"),
             _texts(options),
         )
-        check_stream({**reading.subscription, **reading.options})
+        check_stream(reading.stream_options)
         return _source(reading, watermark, deduplicate)
 
     @staticmethod
@@ -156,7 +162,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         options: Mapping[str, Any] | None = None,
     ) -> Source:
         """The latest value of each key of a compacted topic, read anew for every batch."""
-        check_table({"subscribe": topic, **_texts(options)})
+        check_table({"subscribe": _text(topic, "the topic"), **_texts(options)}, letters=on_error == "dead-letter")
         return Source(
             TableRead(
                 topic,
@@ -237,13 +243,21 @@ def _key_format(given: Any) -> Format:
     return as_format(given, "key")
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(given: Any) -> tuple[str, ...]:
+    """From one or several."""
+    names = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+    return tuple(_text(name, "a name") for name in names)
 
 
 def _one_of(given: Any, choices: Any, what: str) -> Any:
     if given not in get_args(choices):
         raise PipelineError(f"{what} is one of {', '.join(get_args(choices))}, not {given!r}")
+    return given
+
+
+def _text(given: Any, what: str) -> str:
+    if not isinstance(given, str):
+        raise PipelineError(f"{what} is text, not {given!r}")
     return given
 
 

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 _OF_THE_RUN: Final = {BOOTSTRAP: "any:1"}
 _OF_THE_QUERY: Final = {**_OF_THE_RUN, "kafka.group.id": "any"}
 """What is added later."""
+_CHOSEN: Final = {"columns", "includeheaders"}
 
 
 def as_starting(given: Any) -> str:
     """From a place's name, or from Spark's JSON of offsets, which may also be a mapping."""
-    text = json.dumps(given) if isinstance(given, dict) else given
-    if not isinstance(text, str):
-        raise PipelineError(f"starting is earliest, latest, group or JSON of offsets, not {given!r}")
+    try:
+        text = given if isinstance(given, str) else json.dumps(dict(given))
+    except (TypeError, ValueError):
+        raise PipelineError(f"starting is earliest, latest, group or JSON of offsets, not {given!r}") from None
     with _told():
         SourceOptions.parse({**_OF_THE_QUERY, "subscribe": "any", "startingOffsets": text})
     return text
@@ -32,12 +34,22 @@ def as_starting(given: Any) -> str:
 
 def check_stream(options: Mapping[str, str]) -> None:
     with _told():
-        SourceOptions.parse({**_OF_THE_QUERY, **options}).for_stream()
+        _source_options(options).for_stream()
 
 
-def check_table(options: Mapping[str, str]) -> None:
+def check_table(options: Mapping[str, str], *, letters: bool) -> None:
+    """`letters`: it is also streamed, to find what cannot be read of it."""
     with _told():
-        SourceOptions.parse({**_OF_THE_QUERY, **options}).for_batch()
+        found = _source_options(options).for_batch()
+        if letters:
+            found.for_stream()
+
+
+def _source_options(options: Mapping[str, str]) -> SourceOptions:
+    for name in options:
+        if name.lower() in _CHOSEN:
+            raise OptionError(f"option {name} is chosen by the pipeline itself: `metadata` names what is wanted")
+    return SourceOptions.parse({**_OF_THE_QUERY, **options})
 
 
 def check_sink(options: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from tidelog.pipelines.decoding.decoding import decode, readable, unreadable
 from tidelog.pipelines.definition.durations import spark_interval
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.sources import FilesRead, JdbcRead, RateRead, TableRead, TopicRead
-from tidelog.pipelines.options import OptionError
+from tidelog.pipelines.options import KAFKA_PREFIX, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,10 +46,11 @@ class SourceReader:
 
     def settle(self, name: str, source: Source, groups: Sequence[str]) -> None:
         """Before any of the groups' queries starts: where all of them begin."""
-        if not groups or not isinstance(source.reads, TopicRead):
+        reads = source.reads
+        if not isinstance(reads, TopicRead):
             return
         try:
-            self._beginnings.settle(name, groups, self._options(source.reads, groups[0]))
+            self._beginnings.settle(name, {group: self._options(reads, group) for group in groups})
         except OptionError as error:
             raise PipelineError(f"source {name}: {error}") from error
 
@@ -96,11 +97,7 @@ class SourceReader:
         return self._load_stream(self._beginnings.within(self._options(reads, group), name, group), columns)
 
     def _options(self, reads: TopicRead, group: str) -> dict[str, str]:
-        excluded = exclusion(reads, self._dead_letter_topic)
-        options = {"startingOffsets": reads.starting, **reads.subscription, **reads.options, **excluded}
-        if reads.max_per_trigger is not None:
-            options["maxOffsetsPerTrigger"] = str(reads.max_per_trigger)
-        return self._of_consumer(options, group)
+        return self._of_consumer({**reads.stream_options, **exclusion(reads, self._dead_letter_topic)}, group)
 
     def _of_consumer(self, options: Mapping[str, str], group: str) -> dict[str, str]:
         return {"kafka.group.id": group, **self._kafka, **options}
@@ -132,7 +129,8 @@ class SourceReader:
                 subscribed = {**reads.subscription, **exclusion(reads, self._dead_letter_topic)}
             else:
                 subscribed = {"subscribe": reads.topic}
-            options = {**subscribed, "columns": "key,value", **self._kafka}
+            own = {name: value for name, value in reads.options.items() if name.lower().startswith(KAFKA_PREFIX)}
+            options = {**subscribed, "columns": "key,value", **self._kafka, **own}
             return self._spark.read.format(FORMAT).options(**options).load()
 
         given = [] if reads.key is None else [("key", reads.key)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import sys
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.client.config import ConsumerConfig, ProducerConfig
+from tidelog.client.errors import ClientError, TimedOut, worth_retrying
 from tidelog.clock import SystemClock
+from tidelog.errors import BrokerError
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.sinks import write
+from tidelog.pipelines.runner.beginnings import Beginnings
 from tidelog.pipelines.runner.checkpoint_places import address, local_path
 from tidelog.pipelines.runner.clients import options_for
 from tidelog.pipelines.runner.directory import PipelineDirectory
@@ -23,7 +27,7 @@ from tidelog.pipelines.runner.supervising import Supervisor, Watcher
 from tidelog.pipelines.runner.topics import make_topics, wanted_topics
 from tidelog.pipelines.runner.writing import Run, ShowRows
 from tidelog.pipelines.session.session import output_file, require_spark
-from tidelog.pipelines.session.settings import is_local
+from tidelog.pipelines.session.settings import LOCAL_MASTER, is_local
 
 if TYPE_CHECKING:
     import threading
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from tidelog.pipelines.definition.pipeline import Pipeline, Query
     from tidelog.pipelines.definition.sources import Source
     from tidelog.pipelines.runner.progress import Figures
+    from tidelog.pipelines.runner.reading import SourceReader
 
 _DEFAULT_BOOTSTRAP = "localhost:9092"
 _SAVE_EVERY_S = 1.0
@@ -82,12 +87,13 @@ def run_pipeline(
     near = [path for path in map(local_path, elsewhere) if path is not None]
     with directory.locked(), directory.locked_elsewhere(near):
         directory.claim(pipeline.file, elsewhere)
-        watcher = _Watching(pipeline, directory, display, SystemClock())
+        beginnings = Beginnings(directory)
+        watcher = _Watching(pipeline, directory, beginnings, display, SystemClock())
         backoff = Backoff(tries_max=options.restarts_max)
         supervisor = Supervisor(watcher, SystemClock(), stop, hurry, backoff, once=options.once)
         with _metrics(supervisor, pipeline, options) as served:
             make_topics(wanted_topics(pipeline), kafka)
-            if options.master is not None and not is_local(options.master) and pipeline.settings.checkpoint is None:
+            if not is_local(_master(pipeline, options)) and pipeline.settings.checkpoint is None:
                 display.warn(
                     "checkpoints are on this machine: set `checkpoint` to a place that all of the cluster reaches"
                 )
@@ -97,7 +103,7 @@ def run_pipeline(
                 if stop.is_set():
                     return []
                 display.stage("starting the queries")
-                _add_queries(supervisor, spark, pipeline, options, directory, display, kafka)
+                _add_queries(supervisor, spark, pipeline, options, directory, beginnings, display, kafka)
                 if served is not None:
                     display.stage(f"metrics at {served}")
                 supervisor.run()
@@ -151,6 +157,11 @@ def _checkpoints_elsewhere(pipeline: Pipeline, options: RunOptions, directory: P
     return [address(directory.checkpoint(query, place), conf, os.environ, Path.cwd()) for query in queries]
 
 
+def _master(pipeline: Pipeline, options: RunOptions) -> str:
+    conf = {**pipeline.settings.conf, **options.conf}
+    return options.master or str(conf.get("spark.master", LOCAL_MASTER))
+
+
 def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirectory) -> SparkSession:
     from pyspark import cloudpickle  # noqa: PLC0415 - needs what only now is known to be there
 
@@ -194,11 +205,11 @@ def _add_queries(
     pipeline: Pipeline,
     options: RunOptions,
     directory: PipelineDirectory,
+    beginnings: Beginnings,
     display: Display,
     kafka: Mapping[str, str],
 ) -> None:
-    from tidelog.pipelines.runner.beginnings import Beginnings  # noqa: PLC0415 - they load PySpark, or much else
-    from tidelog.pipelines.runner.dead_letters import dead_letters  # noqa: PLC0415
+    from tidelog.pipelines.runner.dead_letters import dead_letters  # noqa: PLC0415 - they load PySpark
     from tidelog.pipelines.runner.frames import build_frame  # noqa: PLC0415
     from tidelog.pipelines.runner.reading import SourceReader  # noqa: PLC0415
     from tidelog.pipelines.runner.schemas import Schemas  # noqa: PLC0415
@@ -206,7 +217,7 @@ def _add_queries(
 
     beside = pipeline.file.absolute().parent
     reading = options_for(ConsumerConfig, kafka)
-    schemas, beginnings = Schemas(spark, directory, beside), Beginnings(directory)
+    schemas = Schemas(spark, directory, beside)
     reader = SourceReader(spark, schemas, beginnings, reading, pipeline.dead_letter_topic)
     writing = options_for(ProducerConfig, kafka)
 
@@ -225,12 +236,30 @@ def _add_queries(
         how = run(query, pipeline.settings.trigger or _DEAD_LETTERS_EVERY)
         return lambda: start(dead_letters(pipeline.name, name, source, reader, group), sink, how)
 
-    for name, source in pipeline.sources.items():
-        reader.settle(name, source, [pipeline.group(query) for query in pipeline.readers(name)])
+    _settle(pipeline, reader, display, supervisor)
     for query in pipeline.queries:
         supervisor.add(query.name, beginning(query))
     for name, source in pipeline.decoded():
         supervisor.add(pipeline.dead_letter_query(name), beginning_letters(name, source))
+
+
+def _settle(pipeline: Pipeline, reader: SourceReader, display: Display, supervisor: Supervisor) -> None:
+    """Where queries begin, before the first does; for as long as queries themselves would be tried."""
+    for name, source in pipeline.sources.items():
+        # Dead letters first: it does no harm if they begin a moment before a sink.
+        groups = [pipeline.group(query) for query in reversed(pipeline.readers(name))]
+        for failures in itertools.count(1):
+            if supervisor.stop.is_set():
+                return
+            try:
+                reader.settle(name, source, groups)
+                break
+            except (ClientError, BrokerError) as error:
+                wait_s = supervisor.backoff.wait_s(failures)
+                if wait_s is None or not (worth_retrying(error) or isinstance(error, TimedOut)):
+                    raise
+                display.warn(f"source {name}: {error}; it is asked again in {wait_s:g} s")
+                supervisor.stop.wait(wait_s)
 
 
 @contextlib.contextmanager
@@ -258,9 +287,17 @@ def _metrics(supervisor: Supervisor, pipeline: Pipeline, options: RunOptions) ->
 class _Watching:
     """Passes everything on, and keeps the figures on disk for whoever asks how the pipeline is."""
 
-    def __init__(self, pipeline: Pipeline, directory: PipelineDirectory, display: Display, clock: Clock) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        directory: PipelineDirectory,
+        beginnings: Beginnings,
+        display: Display,
+        clock: Clock,
+    ) -> None:
         self._pipeline = pipeline
         self._directory = directory
+        self._beginnings = beginnings
         self._display = display
         self._clock = clock
         self._saved_at_s = 0.0
@@ -268,6 +305,7 @@ class _Watching:
         self._started_ms = clock.now_ms()
 
     def batch(self, figures: Figures, report: Mapping[str, Any]) -> None:
+        self._beginnings.begun(self._pipeline.group(figures.query))
         self._display.batch(figures, report)
 
     def failed(self, figures: Figures, wait_s: float) -> None:

@@ -201,7 +201,9 @@ class SourceOptions:
             return self.mark is None
         if isinstance(self.starting, Instant):
             return self.starting.latest_if_none
-        return self.starting is Place.LATEST or LATEST in _offsets(self.starting)
+        if isinstance(self.starting, Place):
+            return self.starting is not Place.EARLIEST
+        return LATEST in self.starting.values()
 
     def for_stream(self) -> Self:
         if self.batch_only:
@@ -263,9 +265,12 @@ def _mark(options: Options) -> Mark | None:
     if text is None or f'"{TOPIC_IDS}"' not in text:
         return None
     try:
-        return Mark.from_document(json.loads(text))
+        mark = Mark.from_document(json.loads(text))
     except (ValueError, ForeignCheckpoint) as error:
         raise OptionError(f"option startingOffsets is not what a checkpoint holds: {text!r}") from error
+    if any(offset < 0 for offset in mark.positions.values()):
+        raise OptionError(f"option startingOffsets with {TOPIC_IDS} has offsets of at least 0")
+    return mark
 
 
 def _ending(options: Options) -> Bound:

@@ -6,7 +6,9 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.pipelines.options import OptionError
 from tidelog.pipelines.source.connections import OpenCluster, run
+from tidelog.pipelines.source.errors import SourceError
 from tidelog.pipelines.source.log_view import LogView
 from tidelog.pipelines.source.marks import TOPIC_IDS, Mark
 from tidelog.pipelines.source.options import Place
@@ -22,8 +24,8 @@ _STARTING: Final = "starting"
 
 
 class Beginning(NamedTuple):
-    subscription: str
-    """What is read. The offsets mean nothing to streams that read something else."""
+    asked: str
+    """What is read, and from where. The offsets mean nothing to streams that were told otherwise."""
     offsets: str
     """As option startingOffsets takes them."""
 
@@ -33,14 +35,26 @@ class Beginning(NamedTuple):
         return {**others, "startingOffsets": self.offsets}
 
 
-def settle(options: SourceOptions) -> Beginning:
-    """Where a stream with these options would begin now. Topics that do not exist yet begin with their first record."""
+def asked(options: SourceOptions) -> str:
+    return f"{options.subscription} from {options.starting or Place.LATEST}"
+
+
+def settle(options: SourceOptions) -> Beginning | None:
+    """Where a stream with these options would begin now. Topics that do not exist yet begin with their first record.
+
+    None: it could not begin now. It will say so itself, if it has to ask at all.
+    """
     with closing(OpenCluster(options.consumer)) as connections:
-        mark = run(_mark(options, LogView(connections.cluster, options.consumer, options.subscription)))
-    return Beginning(str(options.subscription), json.dumps({TOPIC_IDS: {}, **mark.to_document()}))
+        view = LogView(connections.cluster, options.consumer, options.subscription)
+        try:
+            mark = run(_mark(options, view))
+        except (OptionError, SourceError):
+            return None
+    return Beginning(asked(options), json.dumps({TOPIC_IDS: {}, **mark.to_document()}))
 
 
 async def _mark(options: SourceOptions, view: LogView) -> Mark:
-    partitions = await view.partitions()
     bound = options.starting or Place.LATEST
+    # Offsets and times are said of partitions that are there, whereas all that comes later is behind the end.
+    partitions = await (view.partitions() if isinstance(bound, Place) else view.existing_partitions())
     return Mark.of(await resolve(bound, "startingOffsets", view, options, partitions), partitions)
