@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WRONG: Any = "wrong"
 WRONG_SCHEMA: Any = 5
+WRONG_TOPICS: Any = ["a", "b"]
 WRONG_OFFSETS: Any = {"a": 5}
 
 
@@ -124,6 +125,11 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: write.topic("a", partitions=0), "^partitions is a whole number"),
         (lambda: write.topic("a", options={"kafka.acks": 1}), "kafka.acks is all"),
         (lambda: json("id long, at timestmp"), "^at: there is no type 'timestmp': did you mean 'timestamp'"),
+        (lambda: json("id long, ID string"), "^two columns are named 'ID'$"),
+        (lambda: write.topic(WRONG_TOPICS), "^the topic is text, not "),
+        (lambda: write.parquet(WRONG_OFFSETS), "^the path is text, not "),
+        (lambda: write.console(rows=-1), "^rows is a whole number of at least 1, not -1$"),
+        (lambda: read.topic("a", options={"pushFilters": True}), "no sense in a stream: Spark hands over no filters"),
         (lambda: json({"id": "lng"}), "^id: there is no type 'lng'"),
         (lambda: read.files("/in", schema="a struct<b: array<strin>>"), "^b: there is no type 'strin'"),
         (lambda: read.jdbc("jdbc:x"), "names a table, or gives a query"),

@@ -103,6 +103,14 @@ the following? [`amount`]. SQLSTATE: 42703; line 1 pos 7;
 'Project ['amont]"""
 
 
+IN_JAVA = f"""{FAILED} Traceback (most recent call last):
+  File "/x/utils.py", line 3, in call
+py4j.protocol.Py4JJavaError: An error occurred while calling o417.save.
+{{}}
+\tat java.sql"""
+NO_DRIVER = "No suitable driver: name the jar that has it with --conf spark.jars=..., or option driver"
+
+
 @pytest.mark.parametrize(
     ("text", "told", "final"),
     [
@@ -120,6 +128,21 @@ the following? [`amount`]. SQLSTATE: 42703; line 1 pos 7;
         (raised("source.errors.SourceError: t-0 could not be read"), "SourceError: t-0 could not be read", False),
         (raised("source.errors.TopicMissing: topic t"), "TopicMissing: topic t", False),
         (raised("sink.decisions.UnreadableDecision: it is no"), "UnreadableDecision: it is no", True),
+        (raised("client.errors.RecordTooLarge: 2 MB"), "RecordTooLarge: 2 MB", True),
+        (raised("errors.BrokerError: topic a b: INVALID_TOPIC_EXCEPTION"), "BrokerError: topic a b: INVALID", True),
+        (IN_JAVA.format(": java.sql.SQLException: No suitable driver"), f"SQLException: {NO_DRIVER}", True),
+        (IN_JAVA.format(": java.lang.OutOfMemoryError"), "OutOfMemoryError: no reason given", False),
+        (IN_JAVA.format("\tat x"), "Py4JJavaError: An error occurred while calling o417.save.", False),
+        (
+            IN_JAVA.format(": org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] malformed record in t-0"),
+            "SparkRuntimeException: malformed record in t-0",
+            True,
+        ),
+        (
+            f"{FAILED} [STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] It is missing. SQLSTATE: 42K03",
+            "It is missing; a sink that was changed so much needs another name, or its pipeline a reset",
+            True,
+        ),
         (f"{FAILED} Python worker failed to connect back.", "Python worker failed to connect back.", False),
         ("", "no reason given", False),
     ],

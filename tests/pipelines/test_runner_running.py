@@ -74,13 +74,12 @@ def test_only_a_lost_java_is_told_as_one(
 
 def test_py4j_is_not_heard_as_well(caplog: pytest.LogCaptureFixture) -> None:
     root = logging.getLogger()
-    before = list(root.filters)
+    root.addFilter(running.is_not_of_py4j)
     try:
-        running._tell_errors_once()
         for place in ("/x/py4j/java_gateway.py", "/x/mine.py"):
             exec(compile(f"import logging; logging.error('from {place}')", place, "exec"), {})
     finally:
-        root.filters[:] = before
+        root.removeFilter(running.is_not_of_py4j)
     assert [record.getMessage() for record in caplog.records] == ["from /x/mine.py"]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 from fake_registry import FakeRegistry
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from tidelog.pipelines import PipelineError, avro, read, write
@@ -244,6 +245,32 @@ def test_a_pipeline_over_files(spark: SparkSession, schemas: Schemas, beginnings
     query.awaitTermination()
     ((name, batch, columns, found, more),) = shown
     assert (name, batch, columns, len(found), more) == ("shown", 0, ["id", "amount", "at"], 11, False)
+
+
+def test_what_a_query_remembers_is_kept_though_few_rows_are_shown(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    shown: list[Any] = []
+    run = Run("s", str(tmp_path / "check"), None, True, {}, tmp_path, lambda *given: shown.append(given))
+    rows = spark.readStream.schema("id long, at timestamp").json(str(source))
+    fresh = rows.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"])
+    for number in range(2):
+        lines = [json.dumps({"id": at, "at": "2026-01-01T00:00:00Z"}) for at in range(40 + number)]
+        (source / f"{number}.json").write_text("\n".join(lines), encoding="utf-8")
+        query = start(fresh, write.console(rows=1), run)
+        assert query is not None
+        query.awaitTermination()
+    assert [(len(found), more) for _, _, _, found, more in shown] == [(1, True), (1, False)]
+    assert shown[1][3][0]["id"] == 40, "all others were seen before"
+
+
+def test_a_row_of_a_table_has_a_key(spark: SparkSession, tmp_path: Path) -> None:
+    sink = write.table("sums", key="id")
+    assert isinstance(sink.writes, TopicWrite)
+    rows = spark.createDataFrame([("a", 1), (None, 2)], "id string, n int")
+    assert encode(rows.where("id = 'a'"), sink.writes, tmp_path).collect()[0]["key"] == "a"
+    with pytest.raises(PySparkException, match="row without a key for table sums: id is null"):
+        encode(rows, sink.writes, tmp_path).collect()
 
 
 def test_tables_of_databases(spark: SparkSession, schemas: Schemas, beginnings: Beginnings, tmp_path: Path) -> None:

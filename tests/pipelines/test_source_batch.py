@@ -234,11 +234,17 @@ def test_filters_leave_out_what_they_do_not_admit(
 ) -> None:
     create(bootstrap, topic, 1)
     produce(bootstrap, topic, numbers(0, 10))
-    reader = batch_reader(bootstrap, subscribe=topic)
+    reader = batch_reader(bootstrap, subscribe=topic, pushFilters="true")
     reader.pushFilters(filters)
     partitions = reader.partitions()
     assert len(partitions) == tasks
     assert values(run_tasks(reader, partitions)) == expected
+
+
+def test_filters_leave_out_nothing_unless_they_may(bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic, 1)
+    produce(bootstrap, topic, numbers(0, 10))
+    assert values(read_batch(bootstrap, [GreaterThan(("offset",), 60)], subscribe=topic)) == numbers(0, 10)
 
 
 def test_times_narrow_a_range_at_its_beginning(bootstrap: str, topic: str) -> None:
@@ -246,10 +252,14 @@ def test_times_narrow_a_range_at_its_beginning(bootstrap: str, topic: str) -> No
     offsets_ms = [0, 1000, 2000, 500, 3000]
     stamped(bootstrap, topic, [NOW_MS + each for each in offsets_ms])
     at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=NOW_MS + 1500)
-    assert values(read_batch(bootstrap, [GreaterThan(("timestamp",), at)], subscribe=topic)) == numbers(2, 5)
-    assert values(read_batch(bootstrap, [LessThan(("timestamp",), at)], subscribe=topic)) == numbers(0, 5)
+    assert values(
+        read_batch(bootstrap, [GreaterThan(("timestamp",), at)], subscribe=topic, pushFilters=True)
+    ) == numbers(2, 5)
+    assert values(read_batch(bootstrap, [LessThan(("timestamp",), at)], subscribe=topic, pushFilters=True)) == numbers(
+        0, 5
+    )
     later = at + timedelta(days=1)
-    assert read_batch(bootstrap, [GreaterThan(("timestamp",), later)], subscribe=topic) == []
+    assert read_batch(bootstrap, [GreaterThan(("timestamp",), later)], subscribe=topic, pushFilters=True) == []
 
 
 def test_a_reader_is_taken_by_spark_with_and_without_filters(bootstrap: str) -> None:

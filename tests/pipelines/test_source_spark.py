@@ -77,6 +77,20 @@ def test_a_topic_is_a_table(spark: SparkSession, bootstrap: str, topic: str) -> 
     assert spark.sql("SELECT sum(offset) AS total FROM offsets").collect()[0].total == 3 * sum(range(100))
 
 
+def test_uses_of_a_table_do_not_meddle_with_each_other(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    """Spark keeps what the last filters led to, and reads that for whoever uses the table next."""
+    create(bootstrap, topic, 2)
+    for partition in range(2):
+        produce(bootstrap, topic, numbers(0, 100), partition=partition)
+    rows = table(spark, bootstrap, topic)
+    assert spark.conf.get(PUSHING) == "true"
+    assert rows.where("partition = 1").count() == 100
+    assert rows.count() == 200
+    assert rows.where("partition = 1").union(rows.where("partition = 0")).count() == 200
+    assert rows.where("offset < 10").union(rows).count() == 220
+    assert rows.alias("a").join(rows.where("offset = 5").alias("b"), "partition").count() == 200
+
+
 @pytest.mark.parametrize("pushed", ["true", "false"])
 def test_filters_give_the_same_with_and_without_pushing(
     spark: SparkSession, bootstrap: str, topic: str, pushed: str
@@ -87,7 +101,7 @@ def test_filters_give_the_same_with_and_without_pushing(
     before = spark.conf.get(PUSHING) or "false"
     spark.conf.set(PUSHING, pushed)
     try:
-        rows = table(spark, bootstrap, topic)
+        rows = table(spark, bootstrap, topic, pushFilters=True)
         found = rows.where("partition = 1 AND offset >= 40 AND offset < 43 AND timestamp > '2020-01-01 00:00:00'")
         assert sorted(int(row.value) for row in found.collect()) == [40, 41, 42]
         assert rows.where("timestamp > '2100-01-01 00:00:00'").count() == 0

@@ -2,7 +2,7 @@
 
     id long, at timestamp, lines array<struct<product: string, price: decimal(10, 2)>>
 
-Only a name that is no type is refused. What else may be wrong is Spark's to tell.
+Only names are looked at: of types, and of columns. What else may be wrong is Spark's to tell.
 """
 
 from __future__ import annotations
@@ -61,11 +61,17 @@ _DEPTH: Final = {"<": 1, "(": 1, ">": -1, ")": -1}
 
 
 def check_columns(text: str) -> None:
-    """PipelineError names the first type that there is not."""
+    """PipelineError names the first type that there is not, or the name that two columns have."""
+    seen: set[str] = set()
     for part in _parts(text):
         column = _COLUMN.fullmatch(part)
-        if column is not None:
-            _check_type(column["type"], column["name"].strip("`"))
+        if column is None:
+            continue
+        name = column["name"].strip("`")
+        if name.lower() in seen:
+            raise PipelineError(f"two columns are named {name!r}")
+        seen.add(name.lower())
+        _check_type(column["type"], name)
 
 
 def _check_type(text: str, column: str) -> None:

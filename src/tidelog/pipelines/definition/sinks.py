@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tidelog.pipelines.definition.errors import PipelineError
 from tidelog.pipelines.definition.formats import Format, as_format, json
-from tidelog.pipelines.definition.sources import _count, _names, _one_of, _texts
+from tidelog.pipelines.definition.sources import _count, _names, _one_of, _text, _texts
 from tidelog.pipelines.definition.topic_options import check_sink
 from tidelog.pipelines.definition.views import View, as_view
 
@@ -85,7 +85,7 @@ def _topic_write(
 ) -> TopicWrite:
     check_sink(_texts(options))
     return TopicWrite(
-        topic,
+        None if topic is None else _text(topic, "the topic"),
         _names(key),
         value,
         headers=(),
@@ -148,7 +148,9 @@ class write:  # noqa: N801 - reads as a verb: write.topic(...)
         name: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Sink:
-        return Sink("files", FilesWrite(path, format, _names(partition_by), _texts(options)), "append", name)
+        return Sink(
+            "files", FilesWrite(_text(path, "the path"), format, _names(partition_by), _texts(options)), "append", name
+        )
 
     @staticmethod
     def parquet(
@@ -158,7 +160,8 @@ class write:  # noqa: N801 - reads as a verb: write.topic(...)
         name: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Sink:
-        return Sink("parquet", FilesWrite(path, "parquet", _names(partition_by), _texts(options)), "append", name)
+        writes = FilesWrite(_text(path, "the path"), "parquet", _names(partition_by), _texts(options))
+        return Sink("parquet", writes, "append", name)
 
     @staticmethod
     def jdbc(
@@ -170,11 +173,16 @@ class write:  # noqa: N801 - reads as a verb: write.topic(...)
         options: Mapping[str, Any] | None = None,
     ) -> Sink:
         """A table of a database, at least once. With mode `complete` it is emptied before each batch."""
-        return Sink("jdbc", JdbcWrite(url, table, _texts(options)), _one_of(mode, Mode, "mode"), name)
+        return Sink(
+            "jdbc",
+            JdbcWrite(_text(url, "the url"), _text(table, "the table"), _texts(options)),
+            _one_of(mode, Mode, "mode"),
+            name,
+        )
 
     @staticmethod
     def console(*, rows: int = 20, mode: Mode = "update", name: str | None = None) -> Sink:
-        return Sink("console", ConsoleWrite(rows), _one_of(mode, Mode, "mode"), name)
+        return Sink("console", ConsoleWrite(_count(rows, "rows")), _one_of(mode, Mode, "mode"), name)
 
 
 MODES = get_args(Mode)

@@ -184,7 +184,9 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         options: Mapping[str, Any] | None = None,
     ) -> Source:
         """Files of a directory, also those that come later."""
-        return _source(FilesRead(path, format, schema_text(schema), _texts(options)), watermark, deduplicate)
+        return _source(
+            FilesRead(_text(path, "the path"), format, schema_text(schema), _texts(options)), watermark, deduplicate
+        )
 
     @staticmethod
     def jdbc(
@@ -197,7 +199,7 @@ class read:  # noqa: N801 - reads as a verb: read.topic(...)
         """A table of a database, or what a query gives, read anew for every batch."""
         if (table is None) == (query is None):
             raise PipelineError("a jdbc source names a table, or gives a query")
-        return Source(JdbcRead(url, table, query, _texts(options)))
+        return Source(JdbcRead(_text(url, "the url"), table, query, _texts(options)))
 
     @staticmethod
     def rate(

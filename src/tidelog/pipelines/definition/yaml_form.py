@@ -145,6 +145,8 @@ def _built(what: str, given: Any, kinds: Mapping[str, Callable[..., Any]]) -> An
         raise PipelineError(f"{what}: it needs exactly one of {', '.join(kinds)}")
     kind = chosen[0]
     build = kinds[kind]
+    if kind == "console" and isinstance(given[kind], dict):  # it has no place to name, and what it has may stand there
+        given = {**given, **given[kind]}
     parameters = inspect.signature(build).parameters
     positional = [each for each in parameters.values() if each.kind is not each.KEYWORD_ONLY]
     keywords = {key: value for key, value in given.items() if key != kind or kind in _FIRST}

@@ -43,7 +43,8 @@ def encode(rows: DataFrame, writes: TopicWrite, beside: Path) -> DataFrame:
     kept = [name for name in rows.columns if name not in writes.headers and not name.startswith("_")]
     columns: list[Column] = []
     if writes.key:
-        columns.append(_key(writes.key).alias("key"))
+        key = _key(writes.key)
+        columns.append((_never_null(key, writes) if writes.compacted else key).alias("key"))
     if writes.headers:
         columns.append(_headers(writes.headers).alias("headers"))
     value = _value(rows, kept, writes.value)
@@ -58,6 +59,12 @@ def _key(names: tuple[str, ...]) -> Column:
     if len(names) == 1:
         return F.col(f"`{names[0]}`").cast("string")
     return F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
+
+
+def _never_null(key: Column, writes: TopicWrite) -> Column:
+    """Brokers refuse whole batches with a record that has no key, and say less."""
+    told = f"row without a key for table {writes.topic}: {writes.key[0]} is null"
+    return F.coalesce(key, F.raise_error(F.lit(told)).cast("string"))
 
 
 def _headers(names: tuple[str, ...]) -> Column:

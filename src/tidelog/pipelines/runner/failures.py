@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
+_RAISED_IN_JAVA: Final = re.compile(r"^: (?:[\w.$]+\.)?([A-Z]\w*)(?:: (.*))?$")
 _CONDITION: Final = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
 _FINAL_TYPES: Final = {
     "OptionError",
@@ -18,6 +19,7 @@ _FINAL_TYPES: Final = {
     "DataLost",
     "ForeignCheckpoint",
     "PipelineError",
+    "RecordTooLarge",
 }
 _FINAL_IN_ONCE: Final = {"TopicMissing"}
 """What is not there may come: whoever runs for long can wait for it, but not who wants what there is by now."""
@@ -29,29 +31,46 @@ _CHECKPOINT: Final = re.compile(
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE)|sources in the checkpoint offsets and now there are"
 )
 """The checkpoint is that of a query which was another, or is not whole."""
+_HOPELESS: Final = re.compile(
+    r"malformed record in |row without a key for |No suitable driver|\b(?:INVALID_TOPIC_EXCEPTION|INVALID_RECORD)\b"
+)
+"""What was raised stays like that, by whatever name it was."""
+_HINTS: Final = (
+    (_CHECKPOINT, "; a sink that was changed so much needs another name, or its pipeline a reset"),
+    (re.compile("No suitable driver"), ": name the jar that has it with --conf spark.jars=..., or option driver"),
+)
 _SHOWN_CHARS: Final = 500
 
 
 def explain(text: str) -> str:
     """One line: what was raised in Python if anything was, else what Spark says, without its wrapping."""
+    said = re.sub(r"\s*SQLSTATE: \w+.*$", "", _said(text))
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
+    return f"{_short(said.removesuffix('.') if hint else said)}{hint}"
+
+
+def _said(text: str) -> str:
     raised = _raised(text)
     if raised is not None:
-        return _short(f"{raised[0]}: {raised[1]}")
+        return f"{raised[0]}: {_CONDITION.sub('', raised[1])}"
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     for wrapped in ("terminated with exception: ", "aborted due to stage failure: "):
         if wrapped in text:
             line = text.rpartition(wrapped)[2].strip().splitlines()[0].strip()
             break
-    line = _CONDITION.sub("", line)
-    return _short(re.sub(r"\s*SQLSTATE: \w+.*$", "", line))
+    return _CONDITION.sub("", line)
 
 
 def is_final(text: str, *, once: bool = False) -> bool:
     """Whether trying again cannot help. `once`: the pipeline is to end when all that there is has been read."""
     raised = _raised(text)
     if raised is not None:
-        return raised[0] in _FINAL_TYPES or (once and raised[0] in _FINAL_IN_ONCE)
-    return _REFUSALS.search(text) is not None or _CHECKPOINT.search(text) is not None
+        return (
+            raised[0] in _FINAL_TYPES
+            or (once and raised[0] in _FINAL_IN_ONCE)
+            or _HOPELESS.search(f"{raised[0]}: {raised[1]}") is not None
+        )
+    return any(pattern.search(text) is not None for pattern in (_REFUSALS, _CHECKPOINT, _HOPELESS))
 
 
 def _raised(text: str) -> tuple[str, str] | None:
@@ -59,10 +78,13 @@ def _raised(text: str) -> tuple[str, str] | None:
     _, found, trace = text.rpartition("Traceback (most recent call last):")
     if not found:
         return None
-    for line in trace.splitlines():
+    lines = trace.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
         match = _RAISED.match(line.rstrip())
         if match is not None:
-            return match[1], match[2]
+            # What py4j raises says only that Java did, and what, in the next line.
+            in_java = _RAISED_IN_JAVA.match(after.rstrip()) if match[1] == "Py4JJavaError" else None
+            return (match[1], match[2]) if in_java is None else (in_java[1], in_java[2] or "no reason given")
         if re.match(r"^[A-Z]\w*(Error|Exception)$", line.rstrip()):
             return line.rstrip(), "no reason given"
     return None

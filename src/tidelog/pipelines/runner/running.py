@@ -167,7 +167,7 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
 
     from tidelog.pipelines.session import build_session  # noqa: PLC0415
 
-    _tell_errors_once()
+    logging.getLogger().addFilter(is_not_of_py4j)  # py4j has no logger of its own for this
     beside = str(pipeline.file.absolute().parent)
     # Workers on this machine find the modules beside the pipeline; those elsewhere get them with the functions.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [beside, os.environ.get("PYTHONPATH")]))
@@ -185,17 +185,8 @@ def _session(pipeline: Pipeline, options: RunOptions, directory: PipelineDirecto
     )
 
 
-def _tell_errors_once() -> None:
-    """PySpark prints each error of an analysis, with all of Java's frames, before it raises it, and py4j that Java is
-    gone."""
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - same
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-    logging.getLogger().addFilter(_is_not_of_py4j)  # it has no logger of its own for this
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+def is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """It tells with a traceback that Java is gone, which is told here in one line."""
     return Path(record.pathname).parent.name != "py4j"
 
 

@@ -74,9 +74,7 @@ def _each_batch(sink: Sink, run: Run) -> Callable[[DataFrame, int], None]:
 def _write_batch(rows: DataFrame, sink: Sink, run: Run, batch: int | None) -> None:
     writes: Any = sink.writes
     if isinstance(writes, ConsoleWrite):
-        found = rows.limit(writes.rows + 1).collect()
-        if found:
-            run.show(run.name, batch, rows.columns, found[: writes.rows], len(found) > writes.rows)
+        _show(rows, writes, run, batch)
         return
     mode = "overwrite" if sink.mode == "complete" else "append"
     if isinstance(writes, JdbcWrite):
@@ -94,6 +92,18 @@ def _write_batch(rows: DataFrame, sink: Sink, run: Run, batch: int | None) -> No
             micro_batches.register(rows.sparkSession)
             format_, options["checkpointLocation"] = micro_batches.FORMAT, run.checkpoint
         encode(rows, writes, run.beside).write.format(format_).mode("append").options(**options).save()
+
+
+def _show(rows: DataFrame, writes: ConsoleWrite, run: Run, batch: int | None) -> None:
+    """All rows are computed, though few are shown: what a query remembers is written only by tasks that are run."""
+    rows = rows.persist()
+    try:
+        count = rows.count()
+        found = rows.limit(writes.rows).collect()
+    finally:
+        rows.unpersist()
+    if found:
+        run.show(run.name, batch, rows.columns, found, count > writes.rows)
 
 
 def _topic_options(writes: TopicWrite, run: Run) -> dict[str, str]:

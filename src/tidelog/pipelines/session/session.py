@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -57,6 +58,7 @@ def build_session(
     require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only now we know that it is there
 
+    _tell_errors_once()
     in_submit = _RUNS_IN_SPARK_SUBMIT in os.environ
     chosen = master or str(conf.get("spark.master", "" if in_submit else LOCAL_MASTER))
     settings = merged(defaults(chosen, os.cpu_count() or 1, _python()), conf)
@@ -80,6 +82,14 @@ def build_session(
                 where = "above" if log_file is None else f"in {output_file(log_file)}"
                 raise SessionError(f"Java ended before Spark was up; what it printed {where} says why") from error
             raise
+
+
+def _tell_errors_once() -> None:
+    """PySpark prints each error of an analysis, with all of Java's frames, before it raises it."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - only now we know that it is there
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def require_spark() -> None:

@@ -48,7 +48,8 @@ class BatchReader(DataSourceReader):
         return FilterPushing(self)
 
     def narrow(self, filters: Sequence[Filter]) -> None:
-        self._narrowing = narrow(filters)
+        if self._options.push_filters:
+            self._narrowing = narrow(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         from tidelog.pipelines.source.batch_planning import plan_batch  # noqa: PLC0415 - tasks need none of it

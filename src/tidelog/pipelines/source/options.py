@@ -45,9 +45,10 @@ _KNOWN: Final = (
     "groupIdPrefix",
     "includeHeaders",
     "columns",
+    "pushFilters",
     "kafkaConsumer.pollTimeoutMs",
 )
-_ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters")
 _STREAMING: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 _TRIES_AGAIN: Final = "the client tries again by itself for as long as kafka.default.api.timeout.ms says: set that"
 _SENSELESS: Final = {
@@ -148,6 +149,9 @@ class SourceOptions:
     ending: Bound
     fail_on_data_loss: bool
     columns: tuple[str, ...]
+    push_filters: bool
+    """Whether the filters of a query may narrow what is read. Only if every use of a DataFrame has the same ones: Spark
+    keeps what was planned for one, and reads the same for all others."""
     max_offsets: int | None
     min_offsets: int | None
     max_delay_ms: int
@@ -182,6 +186,7 @@ class SourceOptions:
             ending=_ending(options),
             fail_on_data_loss=options.flag("failOnDataLoss", True),
             columns=_columns(options),
+            push_filters=options.flag("pushFilters", False),
             max_offsets=options.number("maxOffsetsPerTrigger"),
             min_offsets=_min_offsets(options),
             max_delay_ms=options.duration_ms("maxTriggerDelay", _MAX_TRIGGER_DELAY_MS),
@@ -190,7 +195,7 @@ class SourceOptions:
             max_records_per_partition=options.number("maxRecordsPerPartition"),
             group_id=consumer.group_id or _group_id(options, subscription),
             stalled_ms=options.number("kafkaConsumer.pollTimeoutMs") or _STALLED_MS,
-            batch_only=tuple(name for name in _ENDING if name in options),
+            batch_only=tuple(name for name in _OF_BATCHES if name in options),
             stream_only=tuple(name for name in _STREAMING if name in options),
         )
 
@@ -207,7 +212,8 @@ class SourceOptions:
 
     def for_stream(self) -> Self:
         if self.batch_only:
-            raise OptionError(f"option {self.batch_only[0]} makes no sense in a stream: it has no end")
+            why = "Spark hands over no filters" if self.batch_only[0] == "pushFilters" else "it has no end"
+            raise OptionError(f"option {self.batch_only[0]} makes no sense in a stream: {why}")
         return self
 
     def for_batch(self) -> Self:
