@@ -125,7 +125,7 @@ def test_a_view_stays_callable_and_knows_its_inputs() -> None:
         (lambda: write.topic("a", partitions=0), "^partitions is a whole number"),
         (lambda: write.topic("a", options={"kafka.acks": 1}), "kafka.acks is all"),
         (lambda: json("id long, at timestmp"), "^at: there is no type 'timestmp': did you mean 'timestamp'"),
-        (lambda: json("id long, ID string"), "^two columns are named 'ID'$"),
+        (lambda: json("id long, id string"), "^two columns are named 'id'$"),
         (lambda: write.topic(WRONG_TOPICS), "^the topic is text, not "),
         (lambda: write.parquet(WRONG_OFFSETS), "^the path is text, not "),
         (lambda: write.console(rows=-1), "^rows is a whole number of at least 1, not -1$"),

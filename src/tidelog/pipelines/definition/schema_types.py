@@ -68,9 +68,9 @@ def check_columns(text: str) -> None:
         if column is None:
             continue
         name = column["name"].strip("`")
-        if name.lower() in seen:
+        if name in seen:
             raise PipelineError(f"two columns are named {name!r}")
-        seen.add(name.lower())
+        seen.add(name)
         _check_type(column["type"], name)
 
 
