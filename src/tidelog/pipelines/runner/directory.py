@@ -4,7 +4,7 @@
   pipeline.json     which file it is of, and where it has checkpoints elsewhere
   status.json       how far it is, or was
   schemas.json      schemas that were found out once, and hold from then on
-  beginnings.json   where queries began in topics that they read from the end
+  beginnings.json   where queries begin that have no checkpoint yet, if that depends on when they ask
   checkpoints/      Spark's, one for each query, with the state of aggregations and joins
   spark.log         what Spark has to say
   lock              held by the process that runs it
