@@ -49,9 +49,20 @@ def driver(modules: Path) -> Environment:
 
 @pytest.fixture(scope="module")
 def process(driver: Environment) -> Iterator[NurseryProcess]:
-    process = NurseryProcess(sys.executable, driver)
+    process = serving(driver)
     yield process
     process.end()
+
+
+def serving(driver: Environment) -> NurseryProcess:
+    """A nursery that has loaded everything: before that, whoever asks may become tired of waiting."""
+    process = NurseryProcess(sys.executable, driver)
+    with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(ConnectionResetError):
+        connection.settimeout(60)
+        connection.connect(address(process.name))
+        connection.sendall(LENGTH.pack(0))
+        assert connection.recv(1) == b"", "this is not how one asks"
+    return process
 
 
 @pytest.fixture
@@ -177,8 +188,9 @@ def test_who_asked_stays_as_long_as_the_child_without_a_nursery(
     how: str, driver: Environment, asking: Environment, shim: str, write: Callable[[str], None]
 ) -> None:
     write(LIVE + "input(); print('still here')")
-    process = NurseryProcess(sys.executable, driver)
+    process = serving(driver)
     with started(shim, {**asking, NURSERY: process.name}) as (program, child, nursery):
+        assert nursery == process._process.pid
         if how == "killed":
             os.kill(nursery, signal.SIGKILL)
         process.end()
